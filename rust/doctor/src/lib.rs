@@ -1,21 +1,21 @@
 //! Finds what of this host, its kernel and its network stands in a tunnel's way, and what to do about it.
 //!
-//! `convoy doctor` calls [`examine()`] with the tunnel that it is asked about, and shows the [`Diagnosis`]; the program
-//! runs [`probes::run`] when it is started by [`probes::COMMAND`]. It never changes the host, knows no command line, and
+//! `convoy doctor` calls `examine()` with the tunnel that it is asked about, and shows the [`Diagnosis`]; the program
+//! runs `probes::run` when it is started by `probes::COMMAND`. It never changes the host, knows no command line, and
 //! prints nothing. What this user may not see is a note, not a failure.
 //!
 //! Each check is a pure function from facts to findings, with a gatherer of the facts beside it:
 //!
 //! | check | facts |
 //! |---|---|
-//! | [`kernel`] | the release |
-//! | [`offload`] | TUN offload, GSO and GRO, by trials in a namespace of their own ([`probes`]); the CPU |
-//! | [`engines`], [`gateway`] | the namespaces of `convoy exec` and of `Nat = user`, by trials |
-//! | [`buffers`], [`reverse_path`], [`profiling`] | settings of the kernel |
-//! | [`dns`], [`clock`] | files |
-//! | [`others`], [`firewall`], [`legacy`], [`ssh`] | rtnetlink, nft, iptables-legacy-save, /proc/net/tcp |
-//! | [`routes`] | the host's routes and name servers, beside those of one tunnel |
-//! | [`subject`], [`endpoints`], [`handshake`] | of one tunnel: its configuration and state, names, routes, a real handshake |
+//! | `kernel` | the release |
+//! | `offload` | TUN offload, GSO and GRO, by trials in a namespace of their own (`probes`); the CPU |
+//! | `engines`, `gateway` | the namespaces of `convoy exec` and of `Nat = user`, by trials |
+//! | `buffers`, `reverse_path`, `profiling` | settings of the kernel |
+//! | `dns`, `clock` | files |
+//! | `others`, `firewall`, `legacy`, `ssh` | rtnetlink, nft, iptables-legacy-save, /proc/net/tcp |
+//! | `routes` | the host's routes and name servers, beside those of one tunnel |
+//! | `subject`, `endpoints`, `handshake` | of one tunnel: its configuration and state, names, routes, a real handshake |
 
 mod buffers;
 mod clock;

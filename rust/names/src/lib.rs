@@ -4,11 +4,11 @@
 //! the queries go to the name servers of the network below, over sockets with the tunnel's firewall mark, which
 //! keeps them out of it and lets them pass the kill switch.
 //!
-//! 1. `/etc/hosts` comes first ([`hosts`]).
-//! 2. [`servers::choose`] picks the servers from files that are read again for each look-up.
-//! 3. They are asked in turn, for both address families at once ([`query`]).
-//! 4. Addresses at which no server can be are left out ([`mod@usable`]).
-//! 5. Addresses to which no route leads go last ([`order`]).
+//! 1. `/etc/hosts` comes first (`hosts`).
+//! 2. `servers::choose` picks the servers from files that are read again for each look-up.
+//! 3. They are asked in turn, for both address families at once (`query`).
+//! 4. Addresses at which no server can be are left out (`usable`).
+//! 5. Addresses to which no route leads go last (`order`).
 //!
 //! The supervisor and the doctor call it. It changes nothing on the host, and remembers no answer.
 
