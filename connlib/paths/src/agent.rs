@@ -229,9 +229,13 @@ impl Agent {
             }
             Message::Probe { id } => {
                 if let Origin::Direct { remote, .. } = origin {
+                    // The peer may have forged its source address: replies go nowhere that probes do not.
+                    if !may_probe(remote) {
+                        return;
+                    }
                     let observed = remote;
                     self.answer(Message::Reply { id, observed }, origin);
-                    self.handle_probe(remote, may_probe, now);
+                    self.handle_probe(remote, now);
                 }
             }
             Message::Reply { id, .. } => {
@@ -417,7 +421,7 @@ impl Agent {
         }
     }
 
-    /// Whether a generation is later than the last one, or the peer has begun anew.
+    /// Returns whether a generation is newer than the last one heard, or comes from a peer that has restarted.
     fn is_news(&self, generation: u64) -> bool {
         self.heard
             .is_none_or(|heard| generation >> 32 != heard >> 32 || generation > heard)
@@ -463,15 +467,7 @@ impl Agent {
     }
 
     /// Learns from the source of an authentic probe.
-    fn handle_probe(
-        &mut self,
-        remote: SocketAddr,
-        may_probe: impl Fn(SocketAddr) -> bool,
-        now: Duration,
-    ) {
-        if !may_probe(remote) {
-            return;
-        }
+    fn handle_probe(&mut self, remote: SocketAddr, now: Duration) {
         self.continue_meeting(now);
         let path = self.path_pair().cloned();
         let known = self

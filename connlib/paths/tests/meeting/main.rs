@@ -269,3 +269,23 @@ fn a_peer_that_lies_aims_few_probes_at_others() {
     assert!((100..=most).contains(&probes), "{probes}");
     assert_eq!(world.ends[0].path, Some(liar), "the path stays");
 }
+
+#[test]
+fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
+    use convoy_paths::{Agent, Message, Origin, ProbeBudget};
+    let mut agent = Agent::new(1);
+    let mut replies_to = |remote: &str, is_allowed: bool| {
+        let remote = remote.parse().unwrap();
+        let local = None;
+        let forged = Origin::Direct { remote, local };
+        let probe = Message::Probe { id: 1 };
+        agent.handle_message(probe, forged, |_| is_allowed, SECOND);
+        let sent = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), SECOND);
+        sent.is_some_and(|it| matches!(it.message, Message::Reply { .. }))
+    };
+    for victim in ["127.0.0.1:53", "169.254.169.254:80", "224.0.0.251:5353"] {
+        assert!(!replies_to(victim, true), "{victim}");
+    }
+    assert!(!replies_to("192.0.2.1:1", false), "refused by the caller");
+    assert!(replies_to("192.0.2.1:1", true));
+}
