@@ -22,7 +22,7 @@ pub enum NamespaceError {
     Tun {
         /// The reason.
         reason: String,
-        /// What would make it work, if that is known.
+        /// The fix, if it is known.
         fix: Option<String>,
     },
     /// The kernel cannot lead peers' flows out of the namespace.
@@ -30,7 +30,7 @@ pub enum NamespaceError {
     Gateway {
         /// The reason.
         reason: String,
-        /// What would make it work.
+        /// The fix.
         fix: String,
     },
     /// A step within the namespace failed.

@@ -10,12 +10,13 @@
 //!    candidate.
 //! 6. [`Agent::poll_event`] until it is empty: which path data takes from now on.
 //!
-//! Each side tells the other its addresses by the hub, probes the addresses that it is told, and sends data to the best
-//! that has answered. [`is_probeable`] says which addresses are never probed, whoever names them. A peer that lies makes
-//! this side send [`MOST_UNANSWERED_PROBES`] probes at once and one a second later on, each smaller than the message that
-//! named the address; it gets one reply for a probe, as long as the probe.
+//! Each side sends its addresses through the hub, probes the addresses it receives, and moves data to the best one that
+//! answers. [`is_probeable`] rejects addresses that are neither probed nor replied to, whoever names them. A lying peer
+//! makes this side send at most [`MOST_UNANSWERED_PROBES`] probes at once and one per second after that, each smaller
+//! than the message that named the address. Each probe gets one reply of its own length.
 //!
-//! Deliberately left outside: sessions, routing, sockets, clocks, and the discovery of own addresses.
+//! The state machine of an interface may call it; none does yet. It never opens a socket, reads a clock, or decides
+//! which peer may use an address. Deliberately left outside: sessions, routing, sockets, clocks, and the discovery of own addresses.
 
 mod agent;
 mod budget;

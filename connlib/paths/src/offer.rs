@@ -54,7 +54,7 @@ impl Offer {
         self.next = Some(now);
     }
 
-    /// Sends the present generation anew, unless the peer has it.
+    /// Resends the current generation unless the peer has acknowledged it.
     pub(crate) fn resend(&mut self, now: Duration) {
         if !self.has_arrived {
             self.copies = 0;

@@ -31,7 +31,7 @@ const EPOCH: Duration = Duration::from_secs(86_400);
 /// Shortest wait between two calls of the library, lest it spin.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 
-/// Most requests whose answers are told from a stranger's.
+/// Most outstanding requests; a response to any other is a stranger's.
 const MAX_ASKED: usize = 2 * crate::MAX_PEERS;
 
 turn_client_proto::impl_client!(pub(crate) AnyClient, (Udp, TurnClientUdp), (Tcp, TurnClientTcp));

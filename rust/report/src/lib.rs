@@ -1,4 +1,4 @@
-//! What Convoy says of itself: the types that `convoy stats --json` and `convoy status --json` print, and their readers.
+//! Reports about a tunnel: the types that `convoy stats --json` and `convoy status --json` print, and their readers.
 //!
 //! Every command that shows figures calls it, and the daemon and the supervisor that fill them in. It never counts
 //! anything itself, holds no secret, and opens nothing but the socket of the daemon that [`query()`] asks.

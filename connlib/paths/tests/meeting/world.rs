@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Has both ends a packet for the other for some time, ten times a second.
+    /// Gives each end a packet for the other ten times a second, for some time.
     pub fn talk(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {

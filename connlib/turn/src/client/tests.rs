@@ -36,7 +36,7 @@ fn credentials(password: &str) -> Credentials {
     Credentials::new("alice".to_owned(), password.to_owned()).unwrap()
 }
 
-/// What becomes of a message on its way.
+/// Fate of a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrives,
@@ -61,6 +61,13 @@ struct World {
 }
 
 impl World {
+    /// Requires that a datagram to a peer arrives there.
+    fn must_reach(&mut self, peer: SocketAddr) {
+        assert!(self.client.channel(peer).is_some(), "{:?}", self.events);
+        self.send(peer, b"heard");
+        assert_eq!(self.at_peers.last(), Some(&(peer, b"heard".to_vec())));
+    }
+
     fn new() -> Self {
         let server_address = SocketAddr::from(([198, 51, 100, 1], 3478));
         let server = Server {

@@ -47,7 +47,7 @@ fn sessions_are_renewed_after_two_minutes_without_loss() {
     });
 }
 
-/// What rosenpass does: it gives both ends a new key at a time, the responder a round trip before the initiator.
+/// Changes the keys as rosenpass does: at both ends at a time, the responder a round trip before the initiator.
 #[test]
 #[ignore = "make interop"]
 fn a_preshared_key_every_two_minutes_loses_nothing() {

@@ -34,7 +34,7 @@ pub(crate) struct Tun {
 pub(crate) struct TunFailure {
     /// The reason.
     pub(crate) reason: String,
-    /// What would make it work, if that is known.
+    /// The fix, if it is known.
     pub(crate) fix: Option<String>,
     /// Whether only the right is missing.
     pub(crate) is_permission: bool,

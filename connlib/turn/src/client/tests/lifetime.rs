@@ -98,13 +98,7 @@ fn a_restarted_server_is_noticed_by_its_silence_while_data_flows() {
         world.run(Duration::from_secs(1));
     }
     assert_eq!(world.events.first(), Some(&Event::Failed(Failure::Silent)));
-    assert!(
-        world.client.channel(peer(1)).is_some(),
-        "{:?}",
-        world.events
-    );
-    world.send(peer(1), b"heard");
-    assert_eq!(world.at_peers.last(), Some(&(peer(1), b"heard".to_vec())));
+    world.must_reach(peer(1));
 }
 
 #[test]
@@ -134,13 +128,7 @@ fn a_restarted_server_is_noticed_without_data_at_the_next_refresh() {
     let mut world = World::ready();
     world.restart_server();
     world.run(Duration::from_secs(1200));
-    assert!(
-        world.client.channel(peer(1)).is_some(),
-        "{:?}",
-        world.events
-    );
-    world.send(peer(1), b"heard");
-    assert_eq!(world.at_peers.last(), Some(&(peer(1), b"heard".to_vec())));
+    world.must_reach(peer(1));
 }
 
 #[test]
@@ -149,13 +137,7 @@ fn an_allocation_that_lapsed_in_a_suspend_is_made_again_at_once() {
     world.now += 2 * HOUR;
     world.client.handle_timeout(world.now);
     world.run(Duration::from_secs(10));
-    assert!(
-        world.client.channel(peer(1)).is_some(),
-        "{:?}",
-        world.events
-    );
-    world.send(peer(1), b"heard");
-    assert_eq!(world.at_peers.last(), Some(&(peer(1), b"heard".to_vec())));
+    world.must_reach(peer(1));
 }
 
 #[test]
@@ -165,11 +147,7 @@ fn an_allocation_that_a_killed_process_has_left_is_released_first() {
     world.client = Client::new(world.client.server(), credentials("secret"));
     world.client.set_peers(&[peer(1)], world.now).unwrap();
     world.run(Duration::from_secs(10));
-    assert!(
-        world.client.channel(peer(1)).is_some(),
-        "{:?}",
-        world.events
-    );
+    world.must_reach(peer(1));
 }
 
 #[test]
@@ -185,11 +163,7 @@ fn an_end_gives_the_allocation_back() {
     world.client = Client::new(world.client.server(), credentials("secret"));
     world.client.set_peers(&[peer(1)], world.now).unwrap();
     world.run(Duration::from_millis(500));
-    assert!(
-        world.client.channel(peer(1)).is_some(),
-        "{:?}",
-        world.events
-    );
+    world.must_reach(peer(1));
 }
 
 #[test]
