@@ -22,6 +22,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{Gid, Pid, Uid, chdir, setsid};
 
+use crate::forked::close_internet_sockets;
+
 /// Searches several times, for processes that are just being forked or are slow to die.
 const HOLD: &str = r#"
     trap '' HUP INT QUIT TERM
@@ -101,6 +103,7 @@ fn waiting(program: &str) -> Command {
 
 /// Moves this process into new namespaces. Called between fork and exec.
 fn unshare_network(user: Option<&OwnedFd>, run: &CStr) -> io::Result<()> {
+    close_internet_sockets();
     // Ctrl-C is for the program; the shell ends with it.
     setsid()?;
     if let Some(user) = user {

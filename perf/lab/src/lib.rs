@@ -31,6 +31,7 @@ mod bus;
 mod error;
 mod eventually;
 pub mod flood;
+mod forked;
 mod holder;
 mod lab;
 mod link;

@@ -18,6 +18,7 @@ use nix::unistd::{Pid, chdir, getpid, getppid};
 
 use crate::{
     error::{Doing as _, LabError},
+    forked::close_internet_sockets,
     holder::run_directory,
 };
 
@@ -113,6 +114,7 @@ impl Inner {
         if getppid() != parent {
             return Err(io::ErrorKind::Interrupted.into());
         }
+        close_internet_sockets();
         let mut path = [0u8; libc::PATH_MAX as usize];
         // SAFETY: the kernel writes at most the length of `path`, and ends it with NUL.
         let length = unsafe { libc::syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) };

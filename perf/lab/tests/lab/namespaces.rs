@@ -1,8 +1,12 @@
 //! Namespaces, links, and programs and code inside them.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::UdpSocket;
+use std::os::unix::{net::UnixStream, process::CommandExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::thread;
 
 use convoy_lab::{Lab, UDP_SEGMENTATION, eventually, require_lab, require_programs};
 
@@ -17,6 +21,34 @@ fn two_namespaces_talk_over_a_veth() {
         talk(&pair.left, &pair.right, address.parse().unwrap());
     }
     assert!(pair.left.link().statistics("veth").unwrap().tx_packets > 0);
+}
+
+#[test]
+fn a_program_that_starts_keeps_no_port_that_this_one_frees() {
+    let Some(pair) = Pair::as_root("a_program_that_starts_keeps_no_port_that_this_one_frees")
+    else {
+        return;
+    };
+    let bind = |address: &str| pair.left.run(|| UdpSocket::bind(address)).unwrap();
+    let socket = bind("10.9.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let (mut here, mut forked) = UnixStream::pair().unwrap();
+    let mut command = pair.left.command("true");
+    let pause_before_exec = move || {
+        forked.write_all(&[0])?;
+        forked.read_exact(&mut [0])
+    };
+    // SAFETY: `pause_before_exec` makes system calls only, as required of a forked child.
+    unsafe { command.pre_exec(pause_before_exec) };
+    thread::scope(|scope| {
+        let program = scope.spawn(|| command.status().unwrap());
+        here.read_exact(&mut [0]).unwrap();
+        drop(socket);
+        let again = bind(&address);
+        here.write_all(&[0]).unwrap();
+        assert!(program.join().unwrap().success());
+        again.unwrap();
+    });
 }
 
 #[test]

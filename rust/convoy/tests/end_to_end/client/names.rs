@@ -1,15 +1,18 @@
 //! A name server.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::PathBuf,
-    process::{Child, Stdio},
+    process::Child,
 };
 
 use convoy_lab::{Namespace, Pid, eventually};
 use nix::sys::signal::{Signal, kill};
 
 use crate::scene::DEADLINE;
+
+/// What dnsmasq logs when it has read its names.
+const READ: &str = "read /run/names";
 
 /// dnsmasq; ends when dropped.
 pub(super) struct NameServer {
@@ -34,19 +37,32 @@ impl NameServer {
         command.args(["--bind-interfaces", "--except-interface=lo"]);
         command.args(["--log-queries", "--log-facility=/run/questions"]);
         command.args(["--pid-file=/run/dnsmasq.pid", "--listen-address", address]);
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
-        let server = Self { child, directory };
-        server.has_logged("read /run/names", 1);
+        let errors = directory.join("errors");
+        let mut spawn = || {
+            let errors = File::create(&errors).unwrap();
+            command.stderr(errors).spawn().unwrap()
+        };
+        let child = spawn();
+        let mut server = Self { child, directory };
+        let is_ready = || {
+            // A program that another thread was just starting still had a copy of an old server's socket.
+            if server.child.try_wait().unwrap().is_some() {
+                server.child = spawn();
+            }
+            server.log().contains(READ).then_some(())
+        };
+        let ready = eventually(DEADLINE, is_ready);
+        assert!(ready.is_some(), "{}", server.log());
         server
     }
 
     /// From now on it answers with these names.
     pub(super) fn change(&self, names: &str) {
-        let before = self.log().matches("read /run/names").count();
+        let before = self.log().matches(READ).count();
         fs::write(self.directory.join("names"), names).unwrap();
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, Signal::SIGHUP).unwrap();
-        self.has_logged("read /run/names", before + 1);
+        self.has_logged(READ, before + 1);
     }
 
     /// How often it was asked for this name.
@@ -69,7 +85,10 @@ impl NameServer {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.directory.join("questions")).unwrap_or_default()
+        let files = ["errors", "questions"].map(|name| self.directory.join(name));
+        files
+            .map(|file| fs::read_to_string(file).unwrap_or_default())
+            .concat()
     }
 }
 

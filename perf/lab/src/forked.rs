@@ -1,0 +1,41 @@
+//! A process between fork and exec.
+
+use std::os::fd::RawFd;
+
+/// How many descriptors are looked at: as many as a process may have by default.
+const DESCRIPTORS: RawFd = 1024;
+
+/// Closes the copies of Internet sockets that `exec` would close anyway. Makes system calls only, as required of a
+/// forked child.
+///
+/// A child may need tenths of a second to enter or create namespaces. Meanwhile its copies would keep the ports of
+/// sockets that other threads of the program close.
+pub(crate) fn close_internet_sockets() {
+    let copies = (3..DESCRIPTORS).filter(|fd| is_closed_by_exec(*fd) && is_internet_socket(*fd));
+    for fd in copies {
+        // SAFETY: between fork and exec, this process uses no socket.
+        unsafe { libc::close(fd) };
+    }
+}
+
+fn is_closed_by_exec(fd: RawFd) -> bool {
+    // SAFETY: reads flags of a descriptor, which may be closed.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    flags != -1 && flags & libc::FD_CLOEXEC != 0
+}
+
+fn is_internet_socket(fd: RawFd) -> bool {
+    let mut domain: libc::c_int = 0;
+    let mut length = size_of_val(&domain) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `domain`. `fd` may be something else than a socket.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_DOMAIN,
+            (&raw mut domain).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0 && [libc::AF_INET, libc::AF_INET6].contains(&domain)
+}
