@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use convoy_types::{Candidate, CandidateKind};
+use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
 
 use crate::{
     budget::{PeerBudget, ProbeBudget},
@@ -75,27 +75,6 @@ pub enum Event {
     },
     /// Data goes by the hub.
     Hub(WhyNotDirect),
-}
-
-/// Why there is no direct path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyNotDirect {
-    /// There was no data for the peer, or none for minutes.
-    Idle,
-    /// The two are trying to meet.
-    Meeting,
-    /// The peer does not answer handshakes by the hub: it is off, or does not know of direct paths.
-    NoAnswer,
-    /// The peer has a session, but tells no addresses.
-    NoCandidates,
-    /// None of the peer's addresses answers.
-    Unreachable,
-    /// The path's handshakes went unanswered.
-    Unanswered,
-    /// The peer began handshakes again and again, as if it heard no answer.
-    OneWay,
-    /// The local address of the path has gone.
-    AddressVanished,
 }
 
 /// The side of a peer's path that is this machine's.

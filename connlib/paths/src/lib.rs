@@ -26,8 +26,9 @@ mod offer;
 mod pair;
 mod rank;
 
-pub use agent::{Agent, Event, Origin, Transmit, WhyNotDirect};
+pub use agent::{Agent, Event, Origin, Transmit};
 pub use budget::{MOST_UNANSWERED_PROBES, PROBES_PER_SECOND, ProbeBudget};
 pub use candidate::is_probeable;
+pub use convoy_types::WhyNotDirect;
 pub use message::{Candidates, InvalidMessage, MAX_CANDIDATES, MAX_MESSAGE, Message};
 pub use pair::{MAX_LEARNT, MAX_PAIRS, Pair};

@@ -9,7 +9,8 @@ use std::{
 };
 
 pub use convoy_types::{
-    AllowedIpUpdate, DeviceUpdate, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
+    AllowedIpUpdate, DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix,
+    PresharedKey, PrivateKey, PublicKey,
 };
 
 use crate::counters::Counters;
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub mtu: u16,
     /// All peers, in the order in which they were added.
     pub peers: Vec<PeerSnapshot>,
+    /// Peers that are met through a hub.
+    pub directs: Vec<DirectStatus>,
     /// The counts of the data path since its start.
     pub counters: Counters,
     /// The traffic of the last seconds, which they include.

@@ -57,6 +57,7 @@ impl Node {
                 fwmark: 0,
                 mtu: self.mtu,
                 peers: Vec::with_capacity(self.peers.len()),
+                directs: Vec::new(),
                 counters: self.counters.clone(),
                 recent: RecentTraffic::default(),
             },

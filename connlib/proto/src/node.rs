@@ -242,6 +242,9 @@ impl Node {
         self.is_up
     }
 
+    /// Sets the direct paths, instead of the former ones.
+    pub fn set_directs(&mut self, _directs: &crate::config::Directs, _now: Duration) {}
+
     /// The next datagram of an address family to be sent ahead of bulk data.
     pub fn poll_control(&mut self, is_ipv4: bool) -> Option<ControlDatagram> {
         self.control.pop(is_ipv4)

@@ -8,7 +8,10 @@ use std::{
 };
 
 use convoy_gso::BoundSockets;
-use convoy_proto::{Followed, LinkChange, Listing, Plan, config::PublicKey};
+use convoy_proto::{
+    Followed, LinkChange, Listing, Plan,
+    config::{Directs, PublicKey},
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Most commands waiting for the event loop; further senders block.
@@ -48,6 +51,11 @@ pub(crate) enum Command {
     Follow {
         peers: Box<Followed>,
         done: oneshot::Sender<Box<Followed>>,
+    },
+    /// Sets the direct paths. Returns the list, as freeing it takes a while.
+    Directs {
+        directs: Box<Directs>,
+        done: oneshot::Sender<Box<Directs>>,
     },
     /// Begins handshakes with these peers. Returns the list, as freeing it takes a while.
     Handshake {

@@ -10,7 +10,7 @@ use std::{
 use convoy_gso::{BoundSockets, SocketOptions, udp::Privileged};
 use convoy_proto::{
     PeerEvent, Planner,
-    config::{DeviceUpdate, PublicKey, Snapshot},
+    config::{DeviceUpdate, Directs, PublicKey, Snapshot},
 };
 use convoy_tun::Device;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -239,6 +239,16 @@ impl Tunnel {
             done,
         });
         rest.await.map(drop)
+    }
+
+    /// Sets the direct paths, instead of the former ones. A peer that stays keeps its session and its path.
+    ///
+    /// # Errors
+    /// [`Closed`] once the tunnel has ended.
+    pub async fn set_directs(&self, directs: Directs) -> Result<(), Closed> {
+        let directs = Box::new(directs);
+        let former = self.request(|done| Command::Directs { directs, done });
+        former.await.map(drop)
     }
 
     /// The next event of a followed peer's handshakes: its latest. Waits forever once the tunnel has ended.

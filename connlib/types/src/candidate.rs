@@ -25,3 +25,17 @@ pub struct Candidate {
     /// The address.
     pub address: SocketAddr,
 }
+
+impl CandidateKind {
+    /// Names the kind in one word, for JSON and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Mapped => "mapped",
+            Self::Reflexive => "reflexive",
+            Self::Learnt => "learnt",
+            Self::Relayed => "relayed",
+        }
+    }
+}

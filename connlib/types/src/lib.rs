@@ -10,6 +10,7 @@
 
 mod candidate;
 mod datagram;
+mod direct;
 mod family;
 mod interface_name;
 mod keys;
@@ -19,6 +20,7 @@ mod update;
 
 pub use candidate::{Candidate, CandidateKind};
 pub use datagram::{Arrival, Datagram, Destination, MAX_UDP_PAYLOAD};
+pub use direct::{DirectPath, DirectPeer, DirectStatus, Directs, MAX_DIRECT_PEERS, WhyNotDirect};
 pub use family::Family;
 pub use interface_name::{InterfaceName, NameError};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};

@@ -32,7 +32,7 @@ use std::{
 use anyhow::{Context, ensure};
 pub use convoy_process::descriptors;
 use convoy_process::inherited_fd;
-use convoy_proto::config::PublicKey;
+use convoy_proto::config::{Directs, PublicKey};
 use convoy_tun::Device;
 use convoy_tunnel::{Closed, Outcome, PeerEvent, Tunnel};
 use nix::{
@@ -92,13 +92,16 @@ pub(crate) fn inner_mtu() -> anyhow::Result<Option<u16>> {
         .with_context(|| format!("{INNER_MTU} is not an MTU"))
 }
 
-/// The handshakes that a supervisor follows.
+/// The part of a tunnel that a supervisor follows and sets.
 pub(crate) trait Handshakes {
     /// Reports the handshakes with these peers, instead of the former ones.
     async fn follow(&self, peers: &[PublicKey]) -> Result<(), Closed>;
 
     /// Begins a handshake with each of these peers.
     async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed>;
+
+    /// Sets the direct paths.
+    async fn set_directs(&self, directs: Directs) -> Result<(), Closed>;
 
     /// Waits for the next report. Cancel-safe.
     async fn next_event(&self) -> PeerEvent;
@@ -111,6 +114,10 @@ impl Handshakes for Tunnel {
 
     async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed> {
         self.handshake_now(peers).await
+    }
+
+    async fn set_directs(&self, directs: Directs) -> Result<(), Closed> {
+        self.set_directs(directs).await
     }
 
     async fn next_event(&self) -> PeerEvent {
@@ -284,6 +291,10 @@ impl<T: Handshakes> Supervised<T> {
             ToTunnel::Handshake { peers } => {
                 // If it fails, the tunnel has ended, and this process is about to.
                 let _ = self.tunnel.handshake_now(&public_keys(&peers)).await;
+            }
+            ToTunnel::Directs(directs) => {
+                // As above.
+                let _ = self.tunnel.set_directs(directs.into()).await;
             }
             ToTunnel::Hello { .. } | ToTunnel::Stop | ToTunnel::Unknown => {
                 debug!("Ignored a message of the supervisor");

@@ -104,6 +104,11 @@ impl EventLoop {
                 let _ = done.send(peers);
                 None
             }
+            Command::Directs { directs, done } => {
+                self.node.set_directs(&directs, now);
+                let _ = done.send(directs);
+                None
+            }
             Command::Handshake { peers, done } => Some(Task::Handshake { peers, done }),
         }
     }

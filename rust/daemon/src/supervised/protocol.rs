@@ -4,11 +4,12 @@
 //! the descriptor of the TUN comes. The two processes may be of different versions: kinds and fields that the
 //! receiver does not know are ignored.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use convoy_config::{decode_key, encode_key};
-use convoy_proto::config::PublicKey;
+use convoy_proto::config::{DirectPeer, Directs, Prefix, PresharedKey, PublicKey};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use zeroize::Zeroizing;
 
 /// The messages of one direction.
 pub trait Message: Serialize + DeserializeOwned {
@@ -91,6 +92,8 @@ pub enum ToTunnel {
         /// Their keys.
         peers: Vec<Key>,
     },
+    /// The direct paths of the tunnel, instead of the former ones.
+    Directs(DirectPaths),
     /// Ends the tunnel.
     Stop,
     /// A kind of another version.
@@ -120,6 +123,70 @@ impl Message for ToSupervisor {
 impl Message for ToTunnel {
     /// Some 20,000 peers.
     const MAX_BYTES: usize = 1 << 20;
+}
+
+/// The direct paths of a tunnel, all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct DirectPaths {
+    /// Addresses of this machine inside the tunnel.
+    pub own: Vec<IpAddr>,
+    /// The peers.
+    pub peers: Vec<Direct>,
+    /// Addresses of this machine outside of the tunnel, most useful first.
+    pub hosts: Vec<IpAddr>,
+    /// STUN servers.
+    pub stun: Vec<SocketAddr>,
+}
+
+impl From<DirectPaths> for Directs {
+    fn from(paths: DirectPaths) -> Self {
+        let peers = paths.peers.into_iter().map(|direct| DirectPeer {
+            public_key: direct.peer.0,
+            preshared_key: direct.preshared_key.map(|Secret(key)| key),
+            hub: direct.hub.0,
+            allowed_ips: direct.allowed_ips,
+        });
+        Self {
+            own: paths.own,
+            peers: peers.collect(),
+            hosts: paths.hosts,
+            stun: paths.stun,
+        }
+    }
+}
+
+/// A peer that is met through a hub.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Direct {
+    /// Its key.
+    pub peer: Key,
+    /// Its preshared key, in base64 on the line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preshared_key: Option<Secret>,
+    /// The hub's key.
+    pub hub: Key,
+    /// Its prefixes, the first of which is its address inside the tunnel.
+    pub allowed_ips: Vec<Prefix>,
+}
+
+/// A preshared key, in base64 on the line.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "Zeroizing<String>", into = "Zeroizing<String>")]
+pub struct Secret(pub PresharedKey);
+
+impl TryFrom<Zeroizing<String>> for Secret {
+    type Error = &'static str;
+
+    fn try_from(text: Zeroizing<String>) -> Result<Self, Self::Error> {
+        let key = decode_key(&text).ok_or("a preshared key is 32 bytes in base64")?;
+        Ok(Self(PresharedKey(*key)))
+    }
+}
+
+impl From<Secret> for Zeroizing<String> {
+    fn from(key: Secret) -> Self {
+        encode_key(&key.0.0)
+    }
 }
 
 /// A public key, in base64 on the line.
@@ -220,6 +287,23 @@ mod tests {
         passes(
             &ToTunnel::Handshake { peers: peers() },
             &format!(r#"{{"type":"handshake","peers":["{key}"]}}"#),
+        );
+        let directs = DirectPaths {
+            own: vec!["10.8.0.2".parse().unwrap()],
+            peers: vec![Direct {
+                peer,
+                preshared_key: None,
+                hub: peer,
+                allowed_ips: vec!["10.8.0.3/32".parse().unwrap()],
+            }],
+            hosts: vec!["192.0.2.1".parse().unwrap()],
+            stun: vec!["192.0.2.9:3478".parse().unwrap()],
+        };
+        passes(
+            &ToTunnel::Directs(directs),
+            &format!(
+                r#"{{"type":"directs","own":["10.8.0.2"],"peers":[{{"peer":"{key}","hub":"{key}","allowed_ips":["10.8.0.3/32"]}}],"hosts":["192.0.2.1"],"stun":["192.0.2.9:3478"]}}"#
+            ),
         );
         passes(&ToTunnel::Stop, r#"{"type":"stop"}"#);
     }

@@ -369,6 +369,7 @@ struct Recorded {
 enum Call {
     Follow(Vec<PublicKey>),
     HandshakeNow(Vec<PublicKey>),
+    SetDirects(Directs),
 }
 
 impl Fake {
@@ -403,6 +404,11 @@ impl Handshakes for Fake {
 
     async fn handshake_now(&self, peers: &[PublicKey]) -> Result<(), Closed> {
         self.call(Call::HandshakeNow(peers.to_vec()));
+        Ok(())
+    }
+
+    async fn set_directs(&self, directs: Directs) -> Result<(), Closed> {
+        self.call(Call::SetDirects(directs));
         Ok(())
     }
 
