@@ -456,7 +456,10 @@ impl Agent {
         if let Some(pair) = known {
             match path {
                 // The peer's NAT has just been opened from inside.
-                None if !pair.has_answered() => pair.next = pair.next.map(|at| at.min(now)),
+                None if !pair.has_answered() => match pair.next {
+                    Some(at) => pair.next = Some(at.min(now)),
+                    None => pair.begin(now),
+                },
                 Some(path) if path.candidate.address != remote => {
                     pair.keep(now);
                     self.keep_pair(path.candidate.address, now);

@@ -14,8 +14,19 @@ const REMEMBERED: usize = 16;
 /// A map from prefixes to owners with longest-prefix match.
 pub struct AllowedIps<T> {
     table: IpNetworkTable<T>,
+    /// Prefixes that belong to others as well; see [`Self::set_overlay`].
+    overlay: Option<Box<IpNetworkTable<Overlaid<T>>>>,
     /// Recent lookups, by the address's last bits; cleared when a prefix changes.
     recent: [Cell<Option<(IpAddr, T)>>; REMEMBERED],
+}
+
+/// The owner of a prefix in the overlay.
+#[derive(Clone, Copy, Debug)]
+pub struct Overlaid<T> {
+    /// Whose prefixes it lies within: where they are another owner's, this one has nothing.
+    pub below: T,
+    /// The owner.
+    pub owner: T,
 }
 
 impl<T> std::fmt::Debug for AllowedIps<T> {
@@ -29,12 +40,13 @@ impl<T> Default for AllowedIps<T> {
     fn default() -> Self {
         Self {
             table: IpNetworkTable::new(),
+            overlay: None,
             recent: std::array::from_fn(|_| Cell::new(None)),
         }
     }
 }
 
-impl<T: Copy> AllowedIps<T> {
+impl<T: Copy + PartialEq> AllowedIps<T> {
     /// Gives `prefix` to `owner`; returns its former owner.
     pub fn insert(&mut self, prefix: Prefix, owner: T) -> Option<T> {
         self.forget_recent();
@@ -45,6 +57,32 @@ impl<T: Copy> AllowedIps<T> {
     pub fn remove(&mut self, prefix: Prefix) {
         self.forget_recent();
         self.table.remove(network(prefix));
+    }
+
+    /// Gives prefixes to owners in addition, instead of the former ones: each has an address only while that belongs to
+    /// the one below by the prefixes of [`Self::insert`].
+    pub fn set_overlay(&mut self, prefixes: impl IntoIterator<Item = (Prefix, Overlaid<T>)>) {
+        let mut overlay = IpNetworkTable::new();
+        for (prefix, overlaid) in prefixes {
+            overlay.insert(network(prefix), overlaid);
+        }
+        self.overlay = (!overlay.is_empty()).then(|| Box::new(overlay));
+        self.forget_recent();
+    }
+
+    /// Whether a prefix other than a default route contains `address`.
+    #[must_use]
+    pub fn has_prefix_around(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => {
+                let found = self.table.longest_match_ipv4(v4);
+                found.is_some_and(|(network, _)| network.netmask() > 0)
+            }
+            IpAddr::V6(v6) => {
+                let found = self.table.longest_match_ipv6(v6);
+                found.is_some_and(|(network, _)| network.netmask() > 0)
+            }
+        }
     }
 
     /// The owner of the most specific prefix that contains `address`.
@@ -70,10 +108,18 @@ impl<T: Copy> AllowedIps<T> {
     }
 
     fn search(&self, address: IpAddr) -> Option<T> {
-        match address {
-            IpAddr::V4(v4) => self.table.longest_match_ipv4(v4).map(|(_, owner)| *owner),
-            IpAddr::V6(v6) => self.table.longest_match_ipv6(v6).map(|(_, owner)| *owner),
-        }
+        let owner = longest_match(&self.table, address)?;
+        let overlay = self.overlay.as_deref();
+        let overlaid = overlay.and_then(|overlay| longest_match(overlay, address));
+        let overlaid = overlaid.filter(|overlaid| overlaid.below == owner);
+        Some(overlaid.map_or(owner, |overlaid| overlaid.owner))
+    }
+}
+
+fn longest_match<T: Copy>(table: &IpNetworkTable<T>, address: IpAddr) -> Option<T> {
+    match address {
+        IpAddr::V4(v4) => table.longest_match_ipv4(v4).map(|(_, found)| *found),
+        IpAddr::V6(v6) => table.longest_match_ipv6(v6).map(|(_, found)| *found),
     }
 }
 

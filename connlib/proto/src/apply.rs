@@ -95,7 +95,7 @@ impl Node {
     }
 
     /// Sets the preshared key for the next handshake; sessions continue.
-    fn set_preshared_key(&mut self, id: usize, key: Option<Box<PresharedKey>>) {
+    pub(crate) fn set_preshared_key(&mut self, id: usize, key: Option<Box<PresharedKey>>) {
         let peer = &mut self.peers[id];
         if peer.preshared_key != key {
             peer.preshared_key = key;
@@ -133,6 +133,7 @@ impl Node {
         self.by_key.insert(public_key, id);
         self.by_age.insert(self.added, id);
         self.added += 1;
+        self.peer_added(&public_key, id);
         id
     }
 
@@ -215,6 +216,7 @@ impl Node {
         let Some(id) = self.by_key.remove(key) else {
             return;
         };
+        self.peer_removed(key);
         self.drop_held(id, DropReason::OutboundPeerRemoved);
         self.end_sessions(id);
         let mut peer = self.peers.remove(id);

@@ -9,8 +9,8 @@ use std::{
 };
 
 pub use convoy_types::{
-    AllowedIpUpdate, DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix,
-    PresharedKey, PrivateKey, PublicKey,
+    AllowedIpUpdate, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs, PeerUpdate,
+    Prefix, PresharedKey, PrivateKey, PublicKey, WhyNotDirect,
 };
 
 use crate::counters::Counters;

@@ -60,6 +60,11 @@ impl Contact {
         self.since = None;
     }
 
+    /// The time since the last handshake completed.
+    pub(crate) fn since_latest(&self, now: Duration) -> Option<Duration> {
+        self.latest.map(|latest| now.saturating_sub(latest))
+    }
+
     /// When the last handshake completed; `now` and `wall` are the same moment by both clocks.
     pub(crate) fn latest(&mut self, now: Duration, wall: SystemTime) -> Option<SystemTime> {
         self.shown_latest.wall_time(self.latest, now, wall)

@@ -10,7 +10,12 @@ use crate::timers::Timers;
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     entries: BTreeSet<(Duration, usize)>,
+    /// The entry of all agents.
+    agents: Option<Duration>,
 }
+
+/// Stands for the agents of all peers that are met through a hub.
+pub(crate) const AGENTS: usize = usize::MAX;
 
 impl Deadlines {
     /// The earliest time at which [`Self::pop`] returns a peer.
@@ -36,10 +41,26 @@ impl Deadlines {
         }
     }
 
+    /// Sets when an agent is due first.
+    pub(crate) fn arm_agents(&mut self, next: Option<Duration>) {
+        if self.agents == next {
+            return;
+        }
+        if let Some(armed) = self.agents.take() {
+            self.entries.remove(&(armed, AGENTS));
+        }
+        self.agents = next;
+        self.entries.extend(next.map(|next| (next, AGENTS)));
+    }
+
     /// Takes an entry that is due at `now`; the caller arms the peer again.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<(Duration, usize)> {
         let is_due = self.entries.first()?.0 <= now;
-        is_due.then(|| self.entries.pop_first()).flatten()
+        let entry = is_due.then(|| self.entries.pop_first()).flatten()?;
+        if entry.1 == AGENTS {
+            self.agents = None;
+        }
+        Some(entry)
     }
 }
 

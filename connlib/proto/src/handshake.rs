@@ -18,14 +18,37 @@ use crate::{
 /// forgeries of it.
 const UNLIMITED_RESPONSES: u32 = 3;
 
+/// The way by which a handshake message has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the network.
+    Wire,
+    /// By the hub, from the tunnel address of this peer.
+    Hub(usize),
+}
+
+impl Way {
+    /// Whether a message of the peer `id` may come this way.
+    fn is_of(self, id: usize) -> bool {
+        match self {
+            Self::Wire => true,
+            Self::Hub(peer) => peer == id,
+        }
+    }
+}
+
 impl Node {
     /// Sends an initiation to the peer. If the last one, or the last answer to the peer's, is less than
     /// Rekey-Timeout old, schedules it for later.
     pub(crate) fn initiate(&mut self, id: usize, now: Duration, is_retry: bool) {
         self.check_source(id, now);
         let stamp = self.stamp(now);
+        if self.peers[id].keys.is_none() {
+            self.find_direct_keys(id);
+        }
         let peer = &mut self.peers[id];
-        let (Some(endpoint), Some(keys)) = (peer.endpoint, peer.keys.as_deref()) else {
+        let endpoint = peer.endpoint;
+        let Some(keys) = peer.keys.as_deref().filter(|_| peer.is_reachable()) else {
             return;
         };
         if !is_retry {
@@ -51,7 +74,7 @@ impl Node {
         };
         peer.cookies.sign(&keys.macs, &mut message, now);
         let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
-        tracing::debug!(endpoint = %endpoint.address, "Sending handshake initiation");
+        tracing::debug!(endpoint = ?peer.address(), "Sending handshake initiation");
         peer.tx_bytes += message.len() as u64;
         self.record_unanswered(id, now);
         let peer = &mut self.peers[id];
@@ -61,13 +84,14 @@ impl Node {
         self.stop_awaiting(id);
         self.peers[id].initiation = Some(initiation);
         self.by_index.insert(local, id);
-        self.push_control(endpoint, &message);
+        self.push_message(id, endpoint, &message, now);
     }
 
     /// Handles an initiation, a response or a cookie reply; returns the reason if it is dropped.
     pub(crate) fn handle_handshake(
         &mut self,
         datagram: Datagram<'_>,
+        way: Way,
         now: Duration,
     ) -> Result<(), DropReason> {
         let is_awaited = self.is_awaited(datagram.bytes)?;
@@ -77,13 +101,18 @@ impl Node {
         match identity.screen(from, datagram.bytes, limiter, now)? {
             Screened::Initiation(key) => {
                 let id = self.by_key.get(&key).copied();
+                let id = id.or_else(|| self.direct_id(&key));
+                let id = id.filter(|id| way.is_of(*id));
                 let id = id.ok_or(DropReason::InboundUnknownPeer)?;
-                self.handle_initiation(id, datagram, now)
+                self.handle_initiation(id, datagram, way, now)
             }
-            Screened::Response { receiver } => self.handle_response(receiver, datagram, now),
-            Screened::CookieReply { receiver } => self.handle_cookie(receiver, datagram, now),
+            Screened::Response { receiver } => self.handle_response(receiver, datagram, way, now),
+            Screened::CookieReply { receiver } => self.handle_cookie(receiver, datagram, way, now),
             Screened::AskForCookie(reply) => {
-                self.push_cookie(Endpoint::of_sender(&datagram), &reply);
+                match way {
+                    Way::Wire => self.push_cookie(Endpoint::of_sender(&datagram), &reply),
+                    Way::Hub(id) => self.send_by_hub(id, &reply, now),
+                }
                 Err(DropReason::InboundUnderLoad)
             }
         }
@@ -109,8 +138,12 @@ impl Node {
         &mut self,
         id: usize,
         datagram: Datagram<'_>,
+        way: Way,
         now: Duration,
     ) -> Result<(), DropReason> {
+        if self.peers[id].keys.is_none() {
+            self.find_direct_keys(id);
+        }
         let bad = DropReason::InboundBadHandshake;
         let peer = &mut self.peers[id];
         if peer.is_answered_just_now(now) {
@@ -142,8 +175,13 @@ impl Node {
         peer.tx_bytes += message.len() as u64;
         peer.timers.response_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
-        let endpoint = peer.endpoint.unwrap_or(Endpoint::of_sender(&datagram));
-        self.push_control(endpoint, &message);
+        let endpoint = match way {
+            Way::Hub(_) => None,
+            Way::Wire if peer.direct.is_some() => Some(Endpoint::of_sender(&datagram)),
+            Way::Wire => Some(peer.endpoint.unwrap_or(Endpoint::of_sender(&datagram))),
+        };
+        self.push_message(id, endpoint, &message, now);
+        self.initiation_of_direct(id, now);
         Ok(())
     }
 
@@ -152,10 +190,14 @@ impl Node {
         &mut self,
         receiver: u32,
         datagram: Datagram<'_>,
+        way: Way,
         now: Duration,
     ) -> Result<(), DropReason> {
         let unknown = DropReason::InboundUnknownSession;
         let id = *self.by_index.get(&receiver).ok_or(unknown)?;
+        if !way.is_of(id) {
+            return Err(unknown);
+        }
         let peer = &mut self.peers[id];
         let awaited = peer.initiation.as_mut().filter(|i| i.local == receiver);
         let preshared_key = peer.preshared_key.as_deref();
@@ -188,9 +230,11 @@ impl Node {
         &mut self,
         receiver: u32,
         datagram: Datagram<'_>,
+        way: Way,
         now: Duration,
     ) -> Result<(), DropReason> {
         let id = self.by_index.get(&receiver);
+        let id = id.filter(|id| way.is_of(**id));
         let peer = &mut self.peers[*id.ok_or(DropReason::InboundUnknownSession)?];
         let keys = peer.keys.as_deref().ok_or(DropReason::InboundNoKey)?;
         peer.cookies.accept(&keys.macs, datagram.bytes, now)
@@ -216,6 +260,7 @@ impl Node {
         self.forget_indices(ended);
         self.stop_awaiting(id);
         self.release_held(id);
+        self.session_of_direct(id, now);
     }
 }
 

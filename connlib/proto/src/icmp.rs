@@ -107,7 +107,7 @@ fn error_v6(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
 }
 
 /// The ones' complement sum of 16-bit words (RFC 1071).
-fn sum(bytes: &[u8], initial: u32) -> u16 {
+pub(crate) fn sum(bytes: &[u8], initial: u32) -> u16 {
     let words = bytes.chunks(2).map(|word| match *word {
         [high, low] => u16::from_be_bytes([high, low]),
         _ => u16::from_be_bytes([word[0], 0]),

@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use convoy_aead::{Open, SLOTS};
+use convoy_paths::Origin;
 use convoy_types::Datagram;
 
 use crate::{
     counters::DropReason,
+    handshake::Way,
     messages::{
         COOKIE_REPLY, DATA_HEADER, DATA_OVERHEAD, INITIATION, RESPONSE, counter_of, index_at,
     },
@@ -53,12 +55,12 @@ pub struct Handled {
 }
 
 /// A data message with a reserved slot for its packet.
-struct Incoming<'a> {
+pub(crate) struct Incoming<'a> {
     datagram: Datagram<'a>,
-    peer: usize,
+    pub(crate) peer: usize,
     /// The local index of its session.
-    session: u32,
-    counter: u64,
+    pub(crate) session: u32,
+    pub(crate) counter: u64,
 }
 
 /// Messages to be decrypted together.
@@ -118,14 +120,14 @@ impl Node {
             _ if is_handshake(bytes) => {
                 // Open the batch first: a handshake may end the sessions of its messages.
                 self.open_batch(batch, now, sink);
-                Ok(self.handle_handshake(datagram, now))
+                Ok(self.handle_handshake(datagram, Way::Wire, now))
             }
             _ => Ok(Err(DropReason::InboundNotWireGuard)),
         }
     }
 
     /// Finds the session of a data message; fails if it may not receive this counter.
-    fn find_session<'a>(
+    pub(crate) fn find_session<'a>(
         &self,
         datagram: Datagram<'a>,
         now: Duration,
@@ -200,7 +202,7 @@ impl Node {
         let is_keepalive = packet.is_empty();
         let admitted = match is_keepalive {
             true => Ok(None),
-            false => self.admit(id, packet, datagram.ecn).map(Some),
+            false => self.admit(id, packet, &datagram, now),
         };
         if let Ok(Some(len)) = admitted {
             sink.commit(n, len);
@@ -216,25 +218,43 @@ impl Node {
         admitted.map(|_| ())
     }
 
-    /// Checks whether a decrypted packet is admissible, and clamps it; returns its length without padding.
-    fn admit(&mut self, id: usize, padded: &mut [u8], outer_ecn: u8) -> Result<usize, DropReason> {
-        let len = packet::length(padded).ok_or(DropReason::InboundMalformed)?;
+    /// Checks whether a decrypted packet is admissible, and clamps it; returns its length without padding, or `None` if
+    /// it was a message about paths.
+    fn admit(
+        &mut self,
+        id: usize,
+        padded: &mut [u8],
+        datagram: &Datagram<'_>,
+        now: Duration,
+    ) -> Result<Option<usize>, DropReason> {
+        let Some(len) = packet::length(padded) else {
+            let origin = Origin::Direct {
+                remote: datagram.from,
+                local: datagram.arrival.map(|arrival| arrival.address),
+            };
+            return self.take_message(id, padded, origin, now).map(|()| None);
+        };
         let packet = &mut padded[..len];
         let source = packet::source(packet).ok_or(DropReason::InboundMalformed)?;
         if self.allowed_ips.lookup(source) != Some(id) {
-            return Err(DropReason::InboundForeignSource);
+            if !self.is_by_hub(id, source) {
+                return Err(DropReason::InboundForeignSource);
+            }
+            if let Some(taken) = self.take_message_by_hub(id, packet, now) {
+                return taken.map(|()| None);
+            }
         }
-        match packet::decapsulate_ecn(packet, outer_ecn) {
+        match packet::decapsulate_ecn(packet, datagram.ecn) {
             Congestion::None => {}
             Congestion::Told => self.counters.congestion_told += 1,
             Congestion::Untold => self.counters.congestion_untold += 1,
         }
         self.mss_clamp.apply(packet);
-        Ok(len)
+        Ok(Some(len))
     }
 
     /// Arms timers, confirms the session `receiver`, and renews an old session if need be.
-    fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
+    pub(crate) fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
         let peer = &mut self.peers[id];
         peer.timers.answered();
         self.deadlines.arm(id, &mut peer.timers);

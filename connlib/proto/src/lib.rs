@@ -32,6 +32,7 @@ mod control;
 mod cookies;
 pub mod counters;
 mod deadlines;
+mod direct;
 mod followed;
 mod handshake;
 mod handshake_limiter;

@@ -57,7 +57,7 @@ impl Node {
                 fwmark: 0,
                 mtu: self.mtu,
                 peers: Vec::with_capacity(self.peers.len()),
-                directs: Vec::new(),
+                directs: self.direct_statuses(now),
                 counters: self.counters.clone(),
                 recent: RecentTraffic::default(),
             },

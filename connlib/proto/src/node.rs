@@ -17,6 +17,7 @@ use crate::{
     control::{ControlDatagram, ControlQueue},
     counters::{Counters, DropReason},
     deadlines::Deadlines,
+    direct::Directs,
     followed::Followed,
     handshake_limiter::HandshakeLimiter,
     held::HeldPackets,
@@ -71,6 +72,7 @@ pub struct Node {
     pub(crate) allowed_ips: AllowedIps<usize>,
     pub(crate) deadlines: Deadlines,
     pub(crate) followed: Followed,
+    pub(crate) directs: Directs,
     /// Peers with held packets and a session to send them in, or former ones.
     pub(crate) ready: VecDeque<usize>,
     pub(crate) held: HeldPackets,
@@ -113,6 +115,7 @@ impl Node {
             allowed_ips: AllowedIps::default(),
             deadlines: Deadlines::default(),
             followed: Followed::default(),
+            directs: Directs::default(),
             ready: VecDeque::new(),
             held: HeldPackets::default(),
             mtu: DEFAULT_MTU,
@@ -194,6 +197,7 @@ impl Node {
         let mut peers = Vec::new();
         if self.is_up != is_up {
             peers.extend(self.by_key.values());
+            peers.extend(self.direct_ids());
         }
         self.is_up = is_up;
         if !is_up {
@@ -219,6 +223,7 @@ impl Node {
                 self.peers[id].is_ready = false;
                 self.end_sessions(id);
                 self.peers[id].timers.stop();
+                self.reset_direct(id, now);
             }
         }
         change.peers.is_empty()
@@ -241,9 +246,6 @@ impl Node {
     pub fn is_up(&self) -> bool {
         self.is_up
     }
-
-    /// Sets the direct paths, instead of the former ones.
-    pub fn set_directs(&mut self, _directs: &crate::config::Directs, _now: Duration) {}
 
     /// The next datagram of an address family to be sent ahead of bulk data.
     pub fn poll_control(&mut self, is_ipv4: bool) -> Option<ControlDatagram> {
@@ -284,6 +286,20 @@ impl Node {
     pub(crate) fn push_control(&mut self, endpoint: Endpoint, datagram: &[u8]) {
         if !self.control.push(endpoint.destination(0), datagram) {
             self.counters.drops.add(DropReason::OutboundQueueFull, 1);
+        }
+    }
+
+    /// Queues a message to the peer, which goes by the hub if the peer has no endpoint.
+    pub(crate) fn push_message(
+        &mut self,
+        id: usize,
+        endpoint: Option<Endpoint>,
+        message: &[u8],
+        now: Duration,
+    ) {
+        match endpoint {
+            Some(endpoint) => self.push_control(endpoint, message),
+            None => self.send_by_hub(id, message, now),
         }
     }
 

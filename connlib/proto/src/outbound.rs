@@ -65,7 +65,11 @@ impl Node {
         let Some(id) = self.allowed_ips.lookup(destination) else {
             return self.refuse(packet.bytes(), DropReason::OutboundNoRoute, now);
         };
-        let Some(endpoint) = self.peers[id].endpoint else {
+        let found = match self.peers[id].endpoint {
+            Some(endpoint) => Some((id, endpoint)),
+            None => self.by_hub(id, now),
+        };
+        let Some((id, endpoint)) = found else {
             return self.refuse(packet.bytes(), DropReason::OutboundNoEndpoint, now);
         };
         if endpoint.address.ip() == destination && self.is_own_datagram(id, packet.bytes()) {
@@ -138,7 +142,7 @@ impl Node {
         }
     }
 
-    fn hold(&mut self, id: usize, packet: &[u8], now: Duration) {
+    pub(crate) fn hold(&mut self, id: usize, packet: &[u8], now: Duration) {
         let dropped = self.held.hold(id, packet);
         let drops = &mut self.counters.drops;
         drops.add(DropReason::OutboundHeldOverflow, dropped);
@@ -221,7 +225,7 @@ impl Node {
 
 /// The length of a packet with its padding: a multiple of 16, or the MTU if that is less. A packet longer
 /// than the MTU gets none.
-fn padded_len(len: usize, mtu: usize) -> usize {
+pub(crate) fn padded_len(len: usize, mtu: usize) -> usize {
     len.next_multiple_of(PADDING_MULTIPLE).min(mtu.max(len))
 }
 

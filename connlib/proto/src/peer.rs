@@ -11,6 +11,7 @@ use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
     contact::Contact,
     cookies::Cookies,
+    direct::Direct,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
     return_route::{ReturnRoute, RouteQuestions, Until, Way},
@@ -64,6 +65,8 @@ pub(crate) struct Peer {
     pub(crate) greatest_stamp: Tai64n,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,
+    /// The part of a peer that is met through a hub.
+    pub(crate) direct: Option<Box<Direct>>,
     pub(crate) return_route: ReturnRoute,
     /// Whether the peer is among those that have held packets and a session.
     pub(crate) is_ready: bool,
@@ -93,6 +96,7 @@ impl Peer {
             greatest_stamp: Tai64n::default(),
             timers: Timers::default(),
             endpoint: None,
+            direct: None,
             return_route: ReturnRoute::default(),
             is_ready: false,
             path_limit: None,
@@ -146,6 +150,10 @@ impl Peer {
         if !is_elsewhere && self.return_route.is_known(way) {
             return None;
         }
+        if self.direct.is_some() {
+            // Data goes where the path is.
+            return None;
+        }
         if is_elsewhere {
             self.path_limit = None;
         }
@@ -159,6 +167,11 @@ impl Peer {
             source,
         });
         is_elsewhere.then_some(former)
+    }
+
+    /// Whether messages can be sent to it: directly, or by a hub.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.endpoint.is_some() || self.direct.is_some()
     }
 
     /// The address of the peer's endpoint.

@@ -33,6 +33,12 @@ impl Randomness {
         (self.0)(&mut key[..]).then_some(key)
     }
 
+    /// A number; `None` if there is no randomness.
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let mut number = [0; 8];
+        (self.0)(&mut number).then(|| u64::from_le_bytes(number))
+    }
+
     /// A session index for which `is_taken` is false; `None` if there is no randomness.
     pub(crate) fn index(&mut self, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
         loop {

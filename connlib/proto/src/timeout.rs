@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    counters::DropReason, followed::Outcome, messages::DATA_OVERHEAD, node::Node, timers::Due,
+    counters::DropReason, deadlines::AGENTS, followed::Outcome, messages::DATA_OVERHEAD,
+    node::Node, timers::Due,
 };
 
 /// Most peers served by one call: each may cost Diffie-Hellman operations, and packets wait meanwhile.
@@ -17,6 +18,10 @@ impl Node {
             let Some((at, id)) = self.deadlines.pop(now) else {
                 return false;
             };
+            if id == AGENTS {
+                self.handle_agents_timeout(now);
+                continue;
+            }
             let Some(peer) = self.peers.get_mut(id) else {
                 continue;
             };
@@ -35,6 +40,9 @@ impl Node {
             Due::Retransmit | Due::NewHandshake => {
                 // No answer came: perhaps the source address is wrong.
                 self.peers[id].forget_source();
+                if due == Due::Retransmit {
+                    self.retransmission_of_direct(id, now);
+                }
                 self.initiate(id, now, due == Due::Retransmit);
             }
             Due::Keepalive => self.send_keepalive(id, now),
@@ -61,9 +69,10 @@ impl Node {
         self.deadlines.arm(id, &mut peer.timers);
         self.check_source(id, now);
         let peer = &mut self.peers[id];
-        let Some(endpoint) = peer.endpoint else {
+        if !peer.is_reachable() {
             return;
-        };
+        }
+        let endpoint = peer.endpoint;
         let Some(session) = peer.sessions.sending(now) else {
             return self.initiate(id, now, false);
         };
@@ -76,7 +85,7 @@ impl Node {
         peer.tx_bytes += keepalive.len() as u64;
         peer.timers.authenticated_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
-        self.push_control(endpoint, keepalive);
+        self.push_message(id, endpoint, keepalive, now);
         if is_old {
             self.initiate(id, now, false);
         }

@@ -153,6 +153,17 @@ impl Timers {
         self.attempts = 0;
     }
 
+    /// Initiations sent since [`Self::begin_attempts`].
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Ends the attempts at a handshake.
+    pub(crate) fn give_up(&mut self) {
+        self.retransmit = None;
+        self.new_handshake = None;
+    }
+
     /// Call when the endpoint or the keys have changed: permits an initiation at once.
     pub(crate) fn allow_initiation(&mut self) {
         self.last_initiation = None;

@@ -97,6 +97,7 @@ impl EventLoop {
         node.set_wall_clock(clock::wall_clock_of_boot());
         node.set_clamp_mss(parts.clamp_mss);
         node.set_link(parts.sockets.is_some(), Duration::ZERO);
+        node.set_port(parts.port, Duration::ZERO);
         Ok(Self {
             node,
             sockets: parts.sockets.unwrap_or_else(UdpSockets::closed),

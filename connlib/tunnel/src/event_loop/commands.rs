@@ -78,11 +78,11 @@ impl EventLoop {
                 if let Some(sockets) = self.next_sockets.take() {
                     self.use_sockets(sockets);
                 }
-                self.port = port;
+                self.set_port(port, now);
                 Some(Task::Apply { plan, done })
             }
             Command::Link { is_up, port, done } => {
-                self.port = port;
+                self.set_port(port, now);
                 match self.next_sockets.take() {
                     Some(sockets) if is_up => self.use_sockets(sockets),
                     _ if is_up => {}
@@ -166,6 +166,11 @@ impl EventLoop {
         }
         self.fwmark = fwmark;
         Ok(())
+    }
+
+    fn set_port(&mut self, port: u16, now: Duration) {
+        self.port = port;
+        self.node.set_port(port, now);
     }
 
     fn use_sockets(&mut self, sockets: UdpSockets) {

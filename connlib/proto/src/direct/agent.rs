@@ -1,0 +1,214 @@
+//! Drives the agents: their messages, their time and their choices.
+
+use std::{net::SocketAddr, time::Duration};
+
+use convoy_paths::{Event, MAX_MESSAGE, Message, Origin, Transmit};
+use convoy_types::WhyNotDirect;
+
+use crate::{
+    counters::DropReason,
+    messages::{DATA_HEADER, DATA_OVERHEAD},
+    node::Node,
+    peer::Endpoint,
+    seams::PaddablePacket as _,
+};
+
+/// Handshakes that go unanswered on a path before it is given up.
+const MOST_UNANSWERED: u32 = 2;
+
+impl Node {
+    /// Returns the hub that carries a packet for a peer without an endpoint, and begins to meet the peer if it is time.
+    /// `None` for an ordinary peer.
+    #[cold]
+    pub(crate) fn by_hub(&mut self, id: usize, now: Duration) -> Option<(usize, Endpoint)> {
+        let direct = self.peers[id].direct.as_deref_mut()?;
+        let hub = direct.hub?;
+        direct.packets_by_hub += 1;
+        if direct.agent.want(now) {
+            if self.peers[id].can_send(now) {
+                self.session_of_direct(id, now);
+            } else {
+                self.initiate(id, now, false);
+                self.drive(id, now);
+            }
+        }
+        Some((hub, self.peers[hub].endpoint?))
+    }
+
+    /// Call when there is a new session with the peer.
+    pub(crate) fn session_of_direct(&mut self, id: usize, now: Duration) {
+        if let Some(direct) = self.peers[id].direct.as_deref_mut() {
+            direct.agent.handle_session(now);
+            self.drive(id, now);
+        }
+    }
+
+    /// Call after an authentic initiation of the peer.
+    pub(crate) fn initiation_of_direct(&mut self, id: usize, now: Duration) {
+        let peer = &mut self.peers[id];
+        if let Some(direct) = peer.direct.as_deref_mut() {
+            direct.agent.handle_initiation(peer.rx_packets, now);
+            self.drive(id, now);
+        }
+    }
+
+    /// Call before an initiation is sent again, as the last one was not answered.
+    pub(crate) fn retransmission_of_direct(&mut self, id: usize, now: Duration) {
+        let peer = &mut self.peers[id];
+        if let Some(direct) = peer.direct.as_deref_mut()
+            && peer.timers.attempts() >= MOST_UNANSWERED
+        {
+            direct.agent.drop_path(WhyNotDirect::Unanswered, now);
+            self.drive(id, now);
+        }
+    }
+
+    /// Takes an authentic message that is not a packet: one about paths.
+    #[cold]
+    pub(crate) fn take_message(
+        &mut self,
+        id: usize,
+        text: &[u8],
+        origin: Origin,
+        now: Duration,
+    ) -> Result<(), DropReason> {
+        let malformed = DropReason::InboundMalformed;
+        let direct = self.peers[id].direct.as_deref_mut().ok_or(malformed)?;
+        let message = Message::read(text).map_err(|_| malformed)?;
+        let (own, inside) = (&self.directs.own, &self.allowed_ips);
+        // Routes of whole families lead around the tunnel for its own datagrams, others into it.
+        let may_probe = |address: SocketAddr| {
+            !own.contains(&address.ip()) && !inside.has_prefix_around(address.ip())
+        };
+        direct.agent.handle_message(message, origin, may_probe, now);
+        self.drive(id, now);
+        Ok(())
+    }
+
+    /// Handles the time of all agents whose time has come.
+    pub(crate) fn handle_agents_timeout(&mut self, now: Duration) {
+        for id in self.direct_ids() {
+            let peer = &mut self.peers[id];
+            let Some(direct) = peer.direct.as_deref_mut() else {
+                continue;
+            };
+            if direct.agent.poll_timeout().is_some_and(|at| at <= now) {
+                let packets = peer.rx_packets + peer.tx_packets;
+                direct.agent.handle_timeout(packets, now);
+                self.drive(id, now);
+            }
+        }
+        self.arm_agents();
+    }
+
+    /// Tells the peers at which addresses this machine may be reached.
+    pub(super) fn tell_candidates(&mut self, now: Duration) {
+        let candidates = self.directs.candidates();
+        for id in self.direct_ids() {
+            if let Some(direct) = self.peers[id].direct.as_deref_mut() {
+                direct.agent.set_local(&candidates, now);
+                self.drive(id, now);
+            }
+        }
+    }
+
+    /// Sends what the peer's agent has to send, and takes the path that it has chosen.
+    fn drive(&mut self, id: usize, now: Duration) {
+        while let Some(direct) = self.peers[id].direct.as_deref_mut() {
+            let budget = &mut self.directs.budget;
+            let random = || self.randomness.number();
+            let Some(transmit) = direct.agent.poll_transmit(budget, random, now) else {
+                break;
+            };
+            self.send_message(id, &transmit, now);
+        }
+        let direct = self.peers[id].direct.as_deref_mut();
+        if let Some(event) = direct.and_then(|direct| direct.agent.poll_event()) {
+            self.change_path(id, event, now);
+        }
+        self.arm_agents();
+    }
+
+    pub(super) fn arm_agents(&mut self) {
+        let peers = self.directs.by_key.values().map(|id| &self.peers[*id]);
+        let agents = peers.filter_map(|peer| Some(&peer.direct.as_deref()?.agent));
+        let next = agents.filter_map(convoy_paths::Agent::poll_timeout).min();
+        self.deadlines.arm_agents(next);
+    }
+
+    /// Seals a message about paths and sends it.
+    fn send_message(&mut self, id: usize, transmit: &Transmit, now: Duration) {
+        let peer = &mut self.peers[id];
+        let Some(session) = peer.sessions.sending(now) else {
+            return self.initiate(id, now, false);
+        };
+        let mut text = Vec::with_capacity(MAX_MESSAGE);
+        transmit.message.write(&mut text);
+        let mut buffer = [0; MAX_MESSAGE.next_multiple_of(16) + DATA_OVERHEAD];
+        buffer[DATA_HEADER..][..text.len()].copy_from_slice(&text);
+        let length = text.len().next_multiple_of(16) + DATA_OVERHEAD;
+        let counter = session.reserve();
+        let Some(datagram) = session.seal_in_place(&self.aead, counter, &mut buffer[..length])
+        else {
+            return;
+        };
+        let is_old = session.wants_rekey(now);
+        peer.tx_bytes += length as u64;
+        match transmit.to {
+            Origin::Hub => self.send_by_hub(id, datagram, now),
+            Origin::Direct { remote, local } => {
+                let endpoint = Endpoint {
+                    address: remote,
+                    source: local,
+                };
+                self.push_control(endpoint, datagram);
+            }
+        }
+        if is_old {
+            self.initiate(id, now, false);
+        }
+    }
+
+    pub(super) fn change_path(&mut self, id: usize, event: Event, now: Duration) {
+        let peer = &mut self.peers[id];
+        let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
+        let endpoint = match event {
+            Event::Direct {
+                remote,
+                local,
+                kind,
+            } => {
+                tracing::debug!(%remote, kind = kind.name(), "Data takes a direct path");
+                Some(Endpoint {
+                    address: remote,
+                    source: local,
+                })
+            }
+            Event::Hub(why) => {
+                tracing::debug!(why = why.name(), "Data goes by the hub");
+                None
+            }
+        };
+        let former = peer.address();
+        peer.set_path(endpoint);
+        self.by_address.peer_moved(id, former, peer.address());
+        if endpoint.is_none() {
+            self.hold_for_hub(id, now);
+            if event == Event::Hub(WhyNotDirect::NoAnswer) {
+                self.stop_awaiting(id);
+                self.peers[id].timers.give_up();
+            }
+        }
+    }
+
+    /// Gives the packets that are held for a path to the hub.
+    fn hold_for_hub(&mut self, id: usize, now: Duration) {
+        let direct = self.peers[id].direct.as_deref();
+        let Some(hub) = direct.and_then(|direct| direct.hub) else {
+            return;
+        };
+        while let Some(packet) = self.held.pop(id) {
+            self.hold(hub, packet.bytes(), now);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Messages to a peer that travel through the hub: WireGuard's, in UDP, inside the session with the hub.
+//!
+//! To the hub they are packets from one of its peers to another. They never pass through the TUN: a node that knows the
+//! peer takes them out, and the kernel of any other answers that the port is closed.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
+
+use convoy_aead::Open;
+use convoy_paths::{MAX_MESSAGE, Origin};
+use convoy_types::Datagram;
+
+use crate::{
+    counters::DropReason,
+    handshake::Way,
+    icmp::sum,
+    inbound::is_handshake,
+    messages::{DATA_HEADER, DATA_OVERHEAD},
+    node::Node,
+    outbound::padded_len,
+    packet,
+    timers::jitter,
+};
+
+/// The UDP port of these messages at both ends, inside the tunnel.
+const PORT: u16 = 51_819;
+const UDP: u8 = 17;
+const UDP_HEADER: usize = 8;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+/// Time to live and hop limit (RFC 1700).
+const HOPS: u8 = 64;
+/// Longest message: one about paths, padded and sealed. A handshake message is shorter.
+const LONGEST: usize = MAX_MESSAGE.next_multiple_of(16) + DATA_OVERHEAD;
+/// Longest datagram to the hub with a message inside, in bytes.
+pub(crate) const LONGEST_BY_HUB: usize =
+    (LONGEST + UDP_HEADER + IPV6_HEADER).next_multiple_of(16) + DATA_OVERHEAD;
+
+impl Node {
+    /// Sends a message to the peer `id` by the hub.
+    pub(crate) fn send_by_hub(&mut self, id: usize, message: &[u8], now: Duration) {
+        let Some((hub, packet)) = self.wrapped(id, message) else {
+            return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        };
+        let peer = &mut self.peers[hub];
+        let Some(endpoint) = peer.endpoint else {
+            return self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+        };
+        let session = peer.sessions.sending(now);
+        // A message must not overtake the packets held before.
+        let Some(session) = session.filter(|_| self.held.is_empty(hub)) else {
+            return self.hold(hub, &packet, now);
+        };
+        let mut buffer = [0; LONGEST_BY_HUB];
+        buffer[DATA_HEADER..][..packet.len()].copy_from_slice(&packet);
+        let length = padded_len(packet.len(), self.mtu.into()) + DATA_OVERHEAD;
+        let counter = session.reserve();
+        let Some(datagram) = session.seal_in_place(&self.aead, counter, &mut buffer[..length])
+        else {
+            return;
+        };
+        let is_old = session.wants_rekey(now);
+        peer.timers.data_sent(now, jitter);
+        self.deadlines.arm(hub, &mut peer.timers);
+        self.count_sent(hub, packet.len(), length);
+        self.push_control(endpoint, datagram);
+        if is_old {
+            self.initiate(hub, now, false);
+        }
+    }
+
+    /// Whether a packet that came through the session of `hub` is from a peer that is met through this hub.
+    #[cold]
+    pub(crate) fn is_by_hub(&self, hub: usize, source: IpAddr) -> bool {
+        self.direct_at(source, hub).is_some()
+    }
+
+    /// Takes a message out of a packet that came through the session of `hub`; `None` if it is a packet for the TUN.
+    #[cold]
+    pub(crate) fn take_message_by_hub(
+        &mut self,
+        hub: usize,
+        packet: &[u8],
+        now: Duration,
+    ) -> Option<Result<(), DropReason>> {
+        let source = packet::source(packet)?;
+        let id = self.direct_at(source, hub)?;
+        let direct = self.peers[id].direct.as_deref()?;
+        let is_for_us = self.directs.own.contains(&packet::destination(packet)?);
+        let message = packet::udp_payload(packet)?;
+        let ports = &packet[packet.len() - message.len() - UDP_HEADER..][..4];
+        let [high, low] = PORT.to_be_bytes();
+        if !is_for_us || direct.address != source || ports != [high, low, high, low] {
+            return None;
+        }
+        let datagram = Datagram {
+            bytes: message,
+            from: (source, PORT).into(),
+            arrival: None,
+            ecn: 0,
+        };
+        Some(match is_handshake(message) {
+            true => self.handle_handshake(datagram, Way::Hub(id), now),
+            false => self.open_by_hub(id, datagram, now),
+        })
+    }
+
+    /// Opens a data message of the peer that came by the hub: a keepalive, or a message about paths.
+    fn open_by_hub(
+        &mut self,
+        id: usize,
+        datagram: Datagram<'_>,
+        now: Duration,
+    ) -> Result<(), DropReason> {
+        let bytes = datagram.bytes;
+        if bytes.first_chunk() != Some(&[4, 0, 0, 0])
+            || !(DATA_OVERHEAD..=LONGEST).contains(&bytes.len())
+        {
+            return Err(DropReason::InboundMalformed);
+        }
+        let incoming = self.find_session(datagram, now)?;
+        if incoming.peer != id {
+            return Err(DropReason::InboundUnknownSession);
+        }
+        let mut buffer = [0; LONGEST];
+        let text = &mut buffer[..bytes.len() - DATA_OVERHEAD];
+        let session = self.peers[id].sessions.find(incoming.session);
+        let session = session.ok_or(DropReason::InboundUnknownSession)?;
+        let sealed = &bytes[DATA_HEADER..];
+        let open = Open::new(&session.opening, incoming.counter, sealed, text);
+        let open = open.map_err(|_| DropReason::InboundMalformed)?;
+        if !self.aead.open(&mut [open]).is_authentic(0) {
+            return Err(DropReason::InboundBadTag);
+        }
+        session.window.mark(incoming.counter)?;
+        self.record_received(id, &datagram, now);
+        self.after_receiving(id, incoming.session, now);
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.take_message(id, text, Origin::Hub, now)
+    }
+
+    /// The peer at an address that is met through this hub.
+    fn direct_at(&self, address: IpAddr, hub: usize) -> Option<usize> {
+        let id = self.allowed_ips.lookup(address)?;
+        let direct = self.peers[id].direct.as_deref()?;
+        (direct.hub == Some(hub)).then_some(id)
+    }
+
+    /// The hub's id, and the packet with this message.
+    fn wrapped(&self, id: usize, message: &[u8]) -> Option<(usize, Vec<u8>)> {
+        let direct = self.peers[id].direct.as_deref()?;
+        let mut own = self.directs.own.iter();
+        let own = own.find(|own| own.is_ipv4() == direct.address.is_ipv4())?;
+        let packet = match (*own, direct.address) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => packet_v4(from, to, message),
+            (IpAddr::V6(from), IpAddr::V6(to)) => packet_v6(from, to, message),
+            _ => return None,
+        };
+        Some((direct.hub?, packet))
+    }
+}
+
+fn packet_v4(from: Ipv4Addr, to: Ipv4Addr, message: &[u8]) -> Vec<u8> {
+    let length = (IPV4_HEADER + UDP_HEADER + message.len()) as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0, 0, 0, 0, HOPS, UDP, 0, 0]);
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    let checksum = !sum(&packet, 0);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    push_udp(&mut packet, 12, message);
+    packet
+}
+
+fn packet_v6(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> Vec<u8> {
+    let length = (UDP_HEADER + message.len()) as u16;
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([UDP, HOPS]);
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    push_udp(&mut packet, 8, message);
+    packet
+}
+
+/// Appends a UDP datagram to an IP header, whose addresses begin at `addresses` (RFC 768, RFC 8200 §8.1).
+fn push_udp(packet: &mut Vec<u8>, addresses: usize, message: &[u8]) {
+    let header = packet.len();
+    let length = (UDP_HEADER + message.len()) as u16;
+    packet.extend(PORT.to_be_bytes());
+    packet.extend(PORT.to_be_bytes());
+    packet.extend(length.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(message);
+    let pseudo = u32::from(sum(&packet[addresses..header], 0)) + u32::from(length) + u32::from(UDP);
+    // 0 would mean that there is no checksum.
+    let checksum = match !sum(&packet[header..], pseudo) {
+        0 => u16::MAX,
+        checksum => checksum,
+    };
+    packet[header + 6..][..2].copy_from_slice(&checksum.to_be_bytes());
+}
