@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod histories;
 mod world;
 
 use std::{net::SocketAddr, time::Duration};

@@ -23,8 +23,16 @@ pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 pub(crate) const HUB: usize = 3;
 
-/// How long a datagram is under way.
+/// How long a datagram is under way in fair weather.
 const DELAY: Duration = Duration::from_millis(10);
+
+/// The fate of datagrams: how many in a hundred are lost and doubled, and the longest further delay in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) delay: u64,
+}
 
 /// A datagram under way.
 #[derive(Clone, Debug)]
@@ -43,6 +51,21 @@ pub(crate) struct World {
     pub(crate) cut: HashSet<(usize, usize)>,
     /// All datagrams sent so far between clients.
     pub(crate) direct: Vec<Flying>,
+    pub(crate) weather: Weather,
+    pub(crate) dice: Dice,
+}
+
+/// Numbers that look random (xorshift).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
 }
 
 impl World {
@@ -73,6 +96,8 @@ impl World {
             flying: VecDeque::new(),
             cut: HashSet::new(),
             direct: Vec::new(),
+            weather: Weather::default(),
+            dice: Dice(1),
         };
         for user in users {
             let others = users.iter().filter(|other| *other != user);
@@ -179,6 +204,14 @@ impl World {
         snapshot.directs.into_iter().next().unwrap()
     }
 
+    /// The state of `other` at `host`.
+    pub(crate) fn status_of(&mut self, host: usize, other: usize) -> DirectStatus {
+        let key = self.hosts[other].public_key();
+        let snapshot = self.hosts[host].node.snapshot(self.now, SystemTime::now());
+        let mut directs = snapshot.directs.into_iter();
+        directs.find(|it| it.public_key == key).unwrap()
+    }
+
     pub(crate) fn cut(&mut self, one: usize, other: usize) {
         self.cut.extend([(one, other), (other, one)]);
     }
@@ -213,7 +246,6 @@ impl World {
 
     /// The hub's kernel sends back what is for other clients.
     fn forward(&mut self) {
-        let own = self.hosts[HUB].inner;
         let delivered = std::mem::take(&mut self.hosts[HUB].delivered);
         for packet in delivered {
             match packet[16..20] == [10, 0, 0, 9] {
@@ -221,7 +253,6 @@ impl World {
                 false => self.send_packet(HUB, &packet),
             }
         }
-        assert_eq!(own, IpAddr::from([10, 0, 0, 9]));
     }
 
     /// Takes what a host sends.
@@ -240,7 +271,17 @@ impl World {
     fn fly(&mut self, from: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
         let hub = self.hosts[HUB].address;
         for (to, bytes) in sent {
-            let at = self.now + DELAY;
+            let Weather {
+                lost,
+                doubled,
+                delay,
+            } = self.weather;
+            if self.dice.below(100) < lost {
+                continue;
+            }
+            let copies = 1 + u64::from(self.dice.below(100) < doubled);
+            let further = self.dice.below(delay + 1);
+            let at = self.now + DELAY + Duration::from_millis(further);
             let flying = Flying {
                 at,
                 from,
@@ -250,7 +291,9 @@ impl World {
             if from != HUB && to != hub {
                 self.direct.push(flying.clone());
             }
-            self.flying.push_back(flying);
+            for _ in 0..copies {
+                self.flying.push_back(flying.clone());
+            }
         }
     }
 }
