@@ -84,6 +84,63 @@ fn a_path_that_dies_gives_its_data_back_to_the_hub() {
 }
 
 #[test]
+fn packets_held_for_a_dead_path_go_by_the_hub() {
+    let mut world = World::new(&[A, B]);
+    world.talk(A, B, 2 * SECOND);
+    world.cut(A, B);
+    // Longer than a session lasts.
+    world.pass(200 * SECOND);
+    world.status(A).path.unwrap();
+    world.delivered(B);
+    for text in [b"1", b"2", b"3"] {
+        world.send(A, B, text);
+    }
+    world.pass(12 * SECOND);
+    assert_eq!(world.delivered(B), [b"1", b"2", b"3"]);
+}
+
+#[test]
+fn a_handshake_counts_only_from_the_address_of_its_peer() {
+    let mut world = World::new(&[A, B, C]);
+    world.forged_source = Some((1, 3));
+    world.send(A, B, b"first");
+    world.pass(SECOND);
+    assert_eq!(world.status_of(A, B).path, Err(WhyNotDirect::Meeting));
+    assert!(world.hosts[B].drops(DropReason::InboundUnknownPeer) > 0);
+    world.forged_source = None;
+    world.talk(A, B, 10 * SECOND);
+    world.status_of(A, B).path.unwrap();
+}
+
+#[test]
+fn an_ordinary_peer_with_the_same_prefix_has_it_alone() {
+    let mut world = World::new(&[A, B]);
+    world.talk(A, B, 2 * SECOND);
+    let mut other = world.hosts[C].as_peer();
+    other.endpoint = Some(world.hosts[C].address);
+    other.allowed_ips = vec![common::allow(world.hosts[B].inner, 32)];
+    let now = world.now;
+    world.hosts[A].set_peer(other, now);
+    world.delivered(B);
+    world.direct.clear();
+    world.talk(A, B, SECOND);
+    assert!(world.delivered(B).is_empty());
+    assert!(
+        world
+            .direct
+            .iter()
+            .all(|it| it.to == world.hosts[C].address)
+    );
+    // Nor does the peer send from it.
+    let before = world.hosts[A].drops(DropReason::InboundForeignSource);
+    assert_eq!(world.talk(B, A, SECOND), 0);
+    assert_eq!(
+        world.hosts[A].drops(DropReason::InboundForeignSource),
+        before + 10
+    );
+}
+
+#[test]
 fn renewed_sessions_move_nothing_and_lose_nothing() {
     let mut world = World::new(&[A, B]);
     world.talk(A, B, 2 * SECOND);

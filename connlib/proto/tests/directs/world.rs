@@ -52,6 +52,8 @@ pub(crate) struct World {
     /// All datagrams sent so far between clients.
     pub(crate) direct: Vec<Flying>,
     pub(crate) weather: Weather,
+    /// Last bytes of the tunnel addresses that a hostile hub changes in what it forwards: from one to another.
+    pub(crate) forged_source: Option<(u8, u8)>,
     pub(crate) dice: Dice,
 }
 
@@ -97,6 +99,7 @@ impl World {
             cut: HashSet::new(),
             direct: Vec::new(),
             weather: Weather::default(),
+            forged_source: None,
             dice: Dice(1),
         };
         for user in users {
@@ -247,7 +250,12 @@ impl World {
     /// The hub's kernel sends back what is for other clients.
     fn forward(&mut self) {
         let delivered = std::mem::take(&mut self.hosts[HUB].delivered);
-        for packet in delivered {
+        for mut packet in delivered {
+            if let Some((one, other)) = self.forged_source
+                && packet[15] == one
+            {
+                packet[15] = other;
+            }
             match packet[16..20] == [10, 0, 0, 9] {
                 true => self.hosts[HUB].delivered.push(packet),
                 false => self.send_packet(HUB, &packet),
