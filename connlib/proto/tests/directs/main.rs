@@ -87,9 +87,10 @@ fn a_path_that_dies_gives_its_data_back_to_the_hub() {
 fn packets_held_for_a_dead_path_go_by_the_hub() {
     let mut world = World::new(&[A, B]);
     world.talk(A, B, 2 * SECOND);
+    world.pass(30 * SECOND);
     world.cut(A, B);
     // Longer than a session lasts.
-    world.pass(200 * SECOND);
+    world.pass(170 * SECOND);
     world.status(A).path.unwrap();
     world.delivered(B);
     for text in [b"1", b"2", b"3"] {
