@@ -87,17 +87,18 @@ fn a_path_that_dies_gives_its_data_back_to_the_hub() {
 fn packets_held_for_a_dead_path_go_by_the_hub() {
     let mut world = World::new(&[A, B]);
     world.talk(A, B, 2 * SECOND);
+    world.talk(B, A, SECOND);
     world.pass(30 * SECOND);
     world.cut(A, B);
-    // Longer than a session lasts.
+    // Longer than a session lasts. Only A, which began it, renews it.
     world.pass(170 * SECOND);
-    world.status(A).path.unwrap();
-    world.delivered(B);
+    world.status(B).path.unwrap();
+    world.delivered(A);
     for text in [b"1", b"2", b"3"] {
-        world.send(A, B, text);
+        world.send(B, A, text);
     }
     world.pass(12 * SECOND);
-    assert_eq!(world.delivered(B), [b"1", b"2", b"3"]);
+    assert_eq!(world.delivered(A), [b"1", b"2", b"3"]);
 }
 
 #[test]
