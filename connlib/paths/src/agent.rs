@@ -198,6 +198,10 @@ impl Agent {
             Message::Candidates(candidates) => {
                 let generation = candidates.generation;
                 self.answer(Message::Received { generation }, origin);
+                if origin == Origin::Hub && candidates.is_request && self.is_news(generation) {
+                    // So does a peer that has a path with its requests.
+                    self.drop_path(WhyNotDirect::OneWay, now);
+                }
                 self.handle_candidates(candidates, may_probe, now);
             }
             Message::Received { generation } => {
@@ -226,7 +230,11 @@ impl Agent {
     }
 
     /// Call after an authentic initiation of the peer. `packets`: the number of packets received on the path so far.
-    pub fn handle_initiation(&mut self, packets: u64, now: Duration) {
+    pub fn handle_initiation(&mut self, is_by_hub: bool, packets: u64, now: Duration) {
+        if is_by_hub {
+            // A peer that has a path sends its handshakes there.
+            return self.drop_path(WhyNotDirect::OneWay, now);
+        }
         let (count, last, former) = self.initiations;
         let is_soon = now.saturating_sub(last) < INITIATIONS_WITHIN;
         let count = if is_soon && former == packets {

@@ -181,7 +181,7 @@ impl Node {
             Way::Wire => Some(peer.endpoint.unwrap_or(Endpoint::of_sender(&datagram))),
         };
         self.push_message(id, endpoint, &message, now);
-        self.initiation_of_direct(id, now);
+        self.initiation_of_direct(id, way, now);
         Ok(())
     }
 

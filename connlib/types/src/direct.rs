@@ -89,7 +89,7 @@ pub enum WhyNotDirect {
     Unreachable,
     /// The path's handshakes went unanswered.
     Unanswered,
-    /// The peer began handshakes again and again, as if it heard no answer.
+    /// The peer called by the hub, or again and again, as if it heard nothing on the path.
     OneWay,
     /// The local address of the path has gone.
     AddressVanished,

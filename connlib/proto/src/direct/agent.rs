@@ -7,6 +7,7 @@ use convoy_types::WhyNotDirect;
 
 use crate::{
     counters::DropReason,
+    handshake::Way,
     messages::{DATA_HEADER, DATA_OVERHEAD},
     node::Node,
     peer::Endpoint,
@@ -44,10 +45,13 @@ impl Node {
     }
 
     /// Call after an authentic initiation of the peer.
-    pub(crate) fn initiation_of_direct(&mut self, id: usize, now: Duration) {
+    pub(crate) fn initiation_of_direct(&mut self, id: usize, way: Way, now: Duration) {
         let peer = &mut self.peers[id];
         if let Some(direct) = peer.direct.as_deref_mut() {
-            direct.agent.handle_initiation(peer.rx_packets, now);
+            let is_by_hub = way != Way::Wire;
+            direct
+                .agent
+                .handle_initiation(is_by_hub, peer.rx_packets, now);
             self.drive(id, now);
         }
     }

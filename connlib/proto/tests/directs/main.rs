@@ -90,15 +90,32 @@ fn packets_held_for_a_dead_path_go_by_the_hub() {
     world.talk(B, A, SECOND);
     world.pass(30 * SECOND);
     world.cut(A, B);
+    world.cut(A, HUB);
     // Longer than a session lasts. Only A, which began it, renews it.
     world.pass(170 * SECOND);
     world.status(B).path.unwrap();
-    world.delivered(A);
+    let before = packets_at_hub(&mut world);
     for text in [b"1", b"2", b"3"] {
         world.send(B, A, text);
     }
-    world.pass(12 * SECOND);
-    assert_eq!(world.delivered(A), [b"1", b"2", b"3"]);
+    world.pass(Duration::from_millis(10_900));
+    assert_eq!(world.status(B).path, Err(WhyNotDirect::Unanswered));
+    let calls = 1;
+    assert_eq!(packets_at_hub(&mut world), before + 3 + calls);
+}
+
+#[test]
+fn a_peer_that_lost_its_path_takes_the_other_from_it_at_once() {
+    let mut world = World::new(&[A, B]);
+    world.talk(A, B, 2 * SECOND);
+    world.talk(B, A, SECOND);
+    world.cut(A, B);
+    while world.status(A).path.is_ok() {
+        world.talk(A, B, SECOND);
+    }
+    world.pass(SECOND);
+    world.status(B).path.unwrap_err();
+    assert_eq!(world.talk(B, A, 10 * SECOND), 100);
 }
 
 #[test]
