@@ -112,6 +112,9 @@ fn a_peer_that_lost_its_path_takes_the_other_from_it_at_once() {
     let mut world = World::new(&[A, B]);
     world.talk(A, B, 2 * SECOND);
     world.talk(B, A, SECOND);
+    // B gets the answer to its data, and then waits for nothing.
+    world.pass(15 * SECOND);
+    world.talk(A, B, SECOND);
     world.cut(A, B);
     while world.status(A).path.is_ok() {
         world.talk(A, B, SECOND);
