@@ -1,5 +1,6 @@
 //! Checks a configuration as a whole.
 
+mod directs;
 mod routes;
 
 use std::collections::{HashMap, HashSet};
@@ -25,10 +26,14 @@ pub(crate) fn check(draft: &mut Draft, report: &mut Report) {
     for peer in &mut draft.peers {
         remove_repetitions(&mut peer.allowed_ips, "prefix", report);
         check_preshared_key(peer, report);
+        for direct in &mut peer.directs {
+            remove_repetitions(&mut direct.value.allowed_ips, "prefix", report);
+        }
     }
     check_public_keys(&draft.peers, report);
     routes::ignore_this_machine(draft, report);
     settle_claims(&mut draft.peers, report);
+    directs::check(draft, report);
     routes::check_endpoints(draft, report);
 }
 

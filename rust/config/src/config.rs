@@ -10,6 +10,7 @@ use std::{
 use convoy_types::{InterfaceName, Prefix, PresharedKey, PrivateKey, PublicKey};
 
 use crate::{
+    base64::encode_key,
     forward::Forwarding,
     located::{Files, Located, Place},
     report::Report,
@@ -79,6 +80,8 @@ pub struct Interface {
     pub forwarding: Forwarding,
     /// `#convoy: Nat` and all that belongs to it, for a tunnel in user space.
     pub nat: Nat,
+    /// `#convoy: Stun`: servers that tell this machine its address outside.
+    pub stun: Vec<Located<Endpoint>>,
 }
 
 /// Which of the peers' flows to other addresses go on outside.
@@ -111,6 +114,22 @@ pub struct Peer {
     pub endpoints: Vec<Located<Endpoint>>,
     /// `PersistentKeepalive` in seconds; 0 is `off`.
     pub persistent_keepalive: Option<Located<u16>>,
+    /// `#convoy: Direct`: peers that are met through this one, at most
+    /// [`MAX_DIRECT_PEERS`](convoy_types::MAX_DIRECT_PEERS) in all sections together.
+    pub directs: Vec<Located<Direct>>,
+}
+
+/// A peer that is met through another, its hub.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direct {
+    /// The peer's key.
+    pub public_key: Located<PublicKey>,
+    /// Prefixes of the peer, without repetitions, all within the hub's. The first is its address inside the tunnel.
+    pub allowed_ips: Vec<Located<Prefix>>,
+    /// The contents of `PresharedKeyFile`; `None` also for a key of zeros.
+    pub preshared_key: Option<Located<PresharedKey>>,
+    /// `PresharedKeyFile`
+    pub preshared_key_file: Option<Located<PathBuf>>,
 }
 
 /// A search domain.
@@ -166,6 +185,9 @@ pub enum Host {
     Name(String),
 }
 
+/// The word before the path of a direct peer's preshared key.
+pub(crate) const DIRECT_KEY_FILE: &str = "PresharedKeyFile";
+
 impl Config {
     /// An error about a value of this configuration, shown like those of its files.
     #[must_use]
@@ -199,6 +221,7 @@ impl Peer {
             allowed_ips: Vec::new(),
             endpoints: Vec::new(),
             persistent_keepalive: None,
+            directs: Vec::new(),
         }
     }
 }
@@ -243,6 +266,21 @@ impl fmt::Display for KillSwitch {
             Self::On => "on",
             Self::Persistent => "persistent",
         })
+    }
+}
+
+/// As in a file, behind the `=`; without the preshared key.
+impl fmt::Display for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encode_key(&self.public_key.0))?;
+        for (index, prefix) in self.allowed_ips.iter().enumerate() {
+            let separator = if index == 0 { " " } else { ", " };
+            write!(f, "{separator}{}", prefix.value)?;
+        }
+        match &self.preshared_key_file {
+            Some(file) => write!(f, " {DIRECT_KEY_FILE} = {}", file.display()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -128,8 +128,31 @@ fn line(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
         5 => text.push_str(SECRET),
         6 => text.push_str("#convoy "),
         7 => text.push_str(input.arbitrary::<&str>()?),
+        8 => direct(input, text)?,
         _ => pair(input, text)?,
     }
+    Ok(())
+}
+
+/// A peer behind the one above, or one in a section that suits it.
+fn direct(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
+    if input.ratio(1, 2)? {
+        let address = input.choose(&["10.0.0.1/24", "fd00::1"])?;
+        text.push_str(&format!("[Interface]\nAddress = {address}\n"));
+        text.push_str(&format!("[Peer]\nPublicKey = {PUBLIC}\nAllowedIPs = "));
+        text.push_str(input.choose(&["0.0.0.0/0, ::/0", "10.0.0.0/8", "fd00::/64"])?);
+        text.push('\n');
+    }
+    let key = match input.ratio(1, 8)? {
+        true => SECRET.to_owned(),
+        false => format!("{}{}", char::from(*input.choose(b"KLMNO")?), &PUBLIC[1..]),
+    };
+    text.push_str(&format!("#convoy: Direct = {key} "));
+    for _ in 0..input.int_in_range(1..=3)? {
+        text.push_str(input.choose(&["10.0.0.1", "10.0.0.9/32", "fd00::1/128", "10.0.0.0/30"])?);
+        text.push_str(input.choose(&["", "", ",", ", "])?);
+    }
+    text.push_str(input.choose(&["", " PresharedKeyFile = /run/key", " PresharedKeyFile"])?);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use convoy_types::PresharedKey;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -42,6 +43,17 @@ impl KeyFiles<'_> {
             report.push(Diagnostic::error(title, path.at, label));
         }
         key
+    }
+
+    /// Reads a preshared key, or reports why not; one of zeros is none, as in wg.
+    pub(crate) fn read_preshared(
+        &self,
+        path: &Located<PathBuf>,
+        report: &mut Report,
+    ) -> Option<Located<PresharedKey>> {
+        let key = self.read(path, report)?;
+        let is_some = key.iter().any(|byte| *byte != 0);
+        is_some.then(|| path.with(PresharedKey(*key)))
     }
 
     /// Reads a user and a password, or reports why not.

@@ -1,5 +1,6 @@
 //! The table of keys: to add one is to add an entry, and its field in [`config`](crate::config).
 
+mod direct;
 mod forwarding;
 mod interface;
 mod nat;
@@ -15,7 +16,8 @@ pub(crate) use interface::clamped;
 /// Lists all keys, those of `[Interface]` first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     let interface = interface::INTERFACE.iter().chain(&forwarding::FORWARDING);
-    interface.chain(&nat::NAT).chain(&peer::PEER)
+    let interface = interface.chain(&nat::NAT).chain(&direct::STUN);
+    interface.chain(&peer::PEER).chain(&direct::DIRECT)
 }
 
 /// Lists the keys of a tunnel's file, those of `[Interface]` first.

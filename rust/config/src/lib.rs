@@ -82,7 +82,9 @@ use std::path::Path;
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use boot::{AtBoot, read_at_boot};
 pub use bounds::{MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES};
-pub use config::{Config, Endpoint, Host, Interface, KillSwitch, Nat, Peer, SearchDomain, Table};
+pub use config::{
+    Config, Direct, Endpoint, Host, Interface, KillSwitch, Nat, Peer, SearchDomain, Table,
+};
 pub use convoy_types::{InterfaceName, NameError, Prefix};
 pub use difference::difference;
 pub use forward::{

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use convoy_types::{InterfaceName, PresharedKey};
+use convoy_types::InterfaceName;
 use nix::sys::stat::{FileStat, fstat};
 
 use crate::{
@@ -222,9 +222,12 @@ impl<'a> Loading<'a> {
         }
         for peer in &mut peers[first..] {
             if let (Some(path), None) = (&peer.preshared_key_file, &peer.preshared_key) {
-                let key = files.read(path, &mut self.report);
-                let key = key.filter(|key| key.iter().any(|byte| *byte != 0));
-                peer.preshared_key = key.map(|key| path.with(PresharedKey(*key)));
+                peer.preshared_key = files.read_preshared(path, &mut self.report);
+            }
+            for direct in &mut peer.directs {
+                if let Some(path) = &direct.value.preshared_key_file {
+                    direct.value.preshared_key = files.read_preshared(path, &mut self.report);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ mod endpoint;
 mod network;
 
 pub(crate) use bad::{Bad, Parsed};
-pub(crate) use endpoint::{domain, endpoint};
+pub(crate) use endpoint::{domain, endpoint, server};
 pub(crate) use network::{allowed_ip, interface_address, ip_address};
 
 use zeroize::Zeroizing;

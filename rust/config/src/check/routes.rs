@@ -6,7 +6,7 @@ use convoy_types::PublicKey;
 use x25519_dalek::{PublicKey as Point, StaticSecret};
 
 use crate::{
-    config::{Endpoint, Host},
+    config::{Endpoint, Host, Interface},
     draft::Draft,
     located::{Located, Place},
     report::{Diagnostic, Report},
@@ -16,10 +16,9 @@ use crate::{
 /// Removes the peer that is this machine itself, as in one file for all machines of a mesh: its routes would take the
 /// machine's own network and the internet away. WireGuard ignores it, too.
 pub(super) fn ignore_this_machine(draft: &mut Draft, report: &mut Report) {
-    let Some(key) = &draft.interface.private_key else {
+    let Some(own) = own_key(&draft.interface) else {
         return;
     };
-    let own = PublicKey(Point::from(&StaticSecret::from(key.value.0)).to_bytes());
     draft.peers.retain(|peer| {
         if peer.public_key.value != own {
             return true;
@@ -30,6 +29,13 @@ pub(super) fn ignore_this_machine(draft: &mut Draft, report: &mut Report) {
         report.push(warning.help("the section is ignored, and gets no route"));
         false
     });
+}
+
+/// Returns the public key of this machine.
+pub(super) fn own_key(interface: &Interface) -> Option<PublicKey> {
+    let key = interface.private_key.as_ref()?;
+    let point = Point::from(&StaticSecret::from(key.value.0));
+    Some(PublicKey(point.to_bytes()))
 }
 
 /// Warns of endpoints to which the routes into the tunnel lead, too.

@@ -59,7 +59,8 @@ fn every_key_is_noticed_by_a_comparison() {
             || update.listen_port.is_some()
             || update.fwmark.is_some();
         let is_of_device = match key.section() {
-            Section::Peer => true,
+            // The tunnel is told of all direct paths at once.
+            Section::Peer => key.name != "Direct",
             Section::Interface => {
                 key.name == "PrivateKeyFile" || !matches!(key.change, Change::Nothing)
             }
@@ -98,6 +99,9 @@ fn file_with(key: &Key) -> String {
         _ => "",
     };
     match (key.name, key.section()) {
+        ("Direct", _) => {
+            format!("{OWN}Address = 10.0.0.2/24\n{PEER}AllowedIPs = 10.0.0.0/24\n{line}")
+        }
         ("PrivateKey" | "PrivateKeyFile", _) => format!("[Interface]\n{line}{PEER}"),
         ("PublicKey", _) => format!("{OWN}[Peer]\n{line}"),
         (_, Section::Interface) => format!("{OWN}{needed}{line}{PEER}"),

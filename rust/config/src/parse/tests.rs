@@ -217,6 +217,8 @@ fn a_private_key_in_the_place_of_something_else_is_not_shown() {
         (format!("AllowedIPs = {secret}"), 14),
         (format!("#convoy: Endpoints = {secret}"), 22),
         (format!("#convoy: PublicKey = {secret}"), 10),
+        (format!("#convoy: Direct = {secret}"), 19),
+        (format!("#convoy: Direct = {secret} 10.0.0.3/32"), 19),
     ] {
         let report = invalid(&format!("[Interface]\n[Peer]\n{line}\n"));
         for at in 0..secret.len() - 3 {

@@ -46,6 +46,28 @@ pub(crate) fn endpoint(value: Text<'_>) -> Parsed<(Endpoint, bool)> {
     }
 }
 
+/// A server, whose port may be left out: then it is `port`. An IPv6 address without brackets has none.
+pub(crate) fn server(value: Text<'_>, port: u16) -> Parsed<Endpoint> {
+    let text = value.compact();
+    let in_brackets = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let host = match ipv6(in_brackets.unwrap_or(&text)) {
+        Some(host) => host,
+        None if text.contains(':') || in_brackets.is_some() => {
+            let (endpoint, _) = endpoint(value)?;
+            return without_zone(value, endpoint);
+        }
+        None => host_name(value, &text)?,
+    };
+    without_zone(value, Endpoint { host, port })
+}
+
+fn without_zone(value: Text<'_>, endpoint: Endpoint) -> Parsed<Endpoint> {
+    match endpoint.host {
+        Host::Zoned(..) => Err(Bad::new(value, "an address without a zone")),
+        Host::Ip(_) | Host::Name(_) => Ok(endpoint),
+    }
+}
+
 /// A search domain, or one that is only for routing look-ups (`~name`).
 pub(crate) fn domain(item: Text<'_>) -> Parsed<SearchDomain> {
     let (route_only, name) = match item.text.strip_prefix('~') {

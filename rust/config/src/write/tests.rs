@@ -27,6 +27,8 @@ PrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=
 #convoy: NatAllow = 169.254.0.0/16
 #convoy: NatDeny = 10.0.0.0/8
 #convoy: NatDNS = yes
+#convoy: Stun = stun.example.org:3478
+#convoy: Stun = [2001:db8::9]:3479
 
 [Peer]
 # friendly_name = Ann
@@ -37,6 +39,8 @@ Endpoint = [fe80::1%eth0]:51820
 #convoy: Endpoints = vpn.example.org:443
 #convoy: Endpoints = 192.0.2.1:51820
 PersistentKeepalive = 25
+#convoy: Direct = gN65BkIKy1eCE9pP1wdc8ROUtkHLF2PfAqYdyYBz6EI= 10.192.122.3/32, fd00:1::3/128 PresharedKeyFile = psk
+#convoy: Direct = gN65BkIKy1eCE9pP1wdc8ROUtkHLF2PfAqYdyYBz6EE= fd00:1::4/128
 
 [Peer]
 PublicKey = TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=
