@@ -1,5 +1,7 @@
 //! Events that [`Host::watch`](crate::Host::watch) returns.
 
+use std::net::IpAddr;
+
 /// An event on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -13,6 +15,8 @@ pub enum Event {
     UnderlayChanged,
     /// [`Applied::warnings`](crate::Applied::warnings) are others now: these.
     Warnings(Vec<String>),
+    /// The addresses of [`Host::own_addresses`](crate::Host::own_addresses) are others now: these.
+    OwnAddresses(Vec<IpAddr>),
     /// A pause has ended.
     Resumed,
     /// The interface has left this network namespace; call [`Host::release`](crate::Host::release).

@@ -1,6 +1,6 @@
 //! The public operations.
 
-use std::{collections::VecDeque, fs, ops::RangeInclusive, sync::Arc};
+use std::{collections::VecDeque, fs, net::IpAddr, ops::RangeInclusive, sync::Arc};
 
 use convoy_netlink::{Netlink, NetlinkError};
 use tokio::time::{Duration, Instant};
@@ -70,6 +70,8 @@ pub struct Host {
     /// The warnings that the caller knows of.
     pub(crate) told_warnings: Vec<String>,
     pub(crate) ways: Vec<Option<Way>>,
+    /// The addresses of this machine that the caller knows of; `None` if it has not asked.
+    pub(crate) told_addresses: Option<Vec<IpAddr>>,
 }
 
 /// The outcome of [`Host::apply`].
@@ -134,6 +136,7 @@ impl Host {
             told_mtu: None,
             told_warnings: Vec::new(),
             ways: Vec::new(),
+            told_addresses: None,
         })
     }
 

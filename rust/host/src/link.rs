@@ -1,6 +1,6 @@
 //! Links that lead out of the host.
 
-use convoy_netlink::{Netlink, NetlinkError};
+use convoy_netlink::{Link, Netlink, NetlinkError};
 
 /// Kinds of devices that carry packets inside others, to a network elsewhere.
 const TUNNELS: [&str; 14] = [
@@ -35,6 +35,11 @@ pub(crate) async fn links_out(
 /// Lists the indices of all tunnels' devices.
 pub(crate) async fn tunnels(netlink: &Netlink) -> Result<Vec<u32>, NetlinkError> {
     let links = netlink.links().await?;
-    let tunnels = links.iter().filter(|it| TUNNELS.contains(&&*it.kind));
+    let tunnels = links.iter().filter(|link| is_tunnel(link));
     Ok(tunnels.map(|link| link.index).collect())
+}
+
+/// Returns whether a link carries packets inside others.
+pub(crate) fn is_tunnel(link: &Link) -> bool {
+    TUNNELS.contains(&&*link.kind)
 }

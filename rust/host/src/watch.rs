@@ -160,6 +160,9 @@ impl Host {
             self.ways = ways;
             self.events.push_back(Event::UnderlayChanged);
         }
+        if let Some(addresses) = self.other_addresses().await? {
+            self.events.push_back(Event::OwnAddresses(addresses));
+        }
         Ok(())
     }
 

@@ -19,6 +19,7 @@ mod multicast;
 mod namespace;
 pub mod nftables;
 mod notices;
+mod own_address;
 mod route;
 mod rule;
 
@@ -27,6 +28,7 @@ pub use connection::Netlink;
 pub use error::NetlinkError;
 pub use link::{Link, LinkChange};
 pub use notices::{Notice, Notices, Topic};
+pub use own_address::OwnAddress;
 pub use route::{LOCAL_TABLE, MAIN_TABLE, PathMtu, Route};
 pub use rtnetlink::packet_route::route::{RouteProtocol, RouteScope, RouteType};
 pub use rule::Rule;

@@ -154,6 +154,32 @@ fn another_way_to_the_endpoint_is_reported() {
 }
 
 #[test]
+fn other_addresses_of_this_machine_are_reported() {
+    let Some(scene) = Scene::new("other_addresses_of_this_machine_are_reported") else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        let before = host.own_addresses().await.unwrap();
+        assert!(
+            before.contains(&"192.168.1.2".parse().unwrap()),
+            "{before:?}"
+        );
+        let is_change = |event: &Event| matches!(event, Event::OwnAddresses(_));
+        scene.ip("address add 2001:db8:7::7/64 dev eth0 nodad");
+        let after = until(&mut host, is_change).await;
+        let new = "2001:db8:7::7".parse().unwrap();
+        let expected = std::iter::once(new).chain(before.iter().copied());
+        assert_eq!(after, Event::OwnAddresses(expected.collect()));
+        scene.ip("address delete 2001:db8:7::7/64 dev eth0");
+        let again = until(&mut host, is_change).await;
+        assert_eq!(again, Event::OwnAddresses(before));
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
 fn a_host_that_nobody_changes_is_left_alone() {
     let Some(scene) = Scene::alone("a_host_that_nobody_changes_is_left_alone") else {
         return;
