@@ -81,11 +81,11 @@ use std::path::Path;
 
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use boot::{AtBoot, read_at_boot};
-pub use bounds::{MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES};
+pub use bounds::{MAX_DIRECT_PREFIXES, MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES};
 pub use config::{
     Config, Direct, Endpoint, Host, Interface, KillSwitch, Nat, Peer, SearchDomain, Table,
 };
-pub use convoy_types::{InterfaceName, NameError, Prefix};
+pub use convoy_types::{InterfaceName, MAX_DIRECT_PEERS, NameError, Prefix};
 pub use difference::difference;
 pub use forward::{
     AccessLists, Forwarding, Imported, Listener, Offer, Side, UserPassword, import_rinetd,

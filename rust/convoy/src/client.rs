@@ -17,6 +17,7 @@ pub(crate) mod args;
 pub(crate) mod changed;
 pub(crate) mod control;
 pub(crate) mod desired;
+pub(crate) mod directs;
 pub(crate) mod down;
 mod endpoints;
 pub(crate) mod events;

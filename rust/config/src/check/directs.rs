@@ -20,6 +20,11 @@ pub(super) fn check(draft: &Draft, report: &mut Report) {
         report.push(Diagnostic::error(title, excess.at, "one too many"));
         return;
     }
+    if let (Some(server), None) = (draft.interface.stun.first(), all.clone().next()) {
+        let title = "`Stun` has no effect without a direct peer";
+        let warning = Diagnostic::warning(title, server.at, "");
+        report.push(warning.help("add `#convoy: Direct = …` to the `[Peer]` of a hub"));
+    }
     check_keys(draft, all.clone(), report);
     check_claims(all, report);
     for hub in &draft.peers {

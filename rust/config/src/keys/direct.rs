@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use convoy_types::{Prefix, PublicKey};
 
 use crate::{
+    MAX_DIRECT_PREFIXES,
     assignment::Assignment,
     config::{DIRECT_KEY_FILE, Direct},
     draft::PeerDraft,
     key::{CONVOY, Key, Take, Write},
     located::Located,
+    report::Diagnostic,
     text::{Text, is_space},
     values::{Bad, Parsed, allowed_ip, key, server},
 };
@@ -139,6 +141,12 @@ fn prefixes<'a>(line: &mut Assignment<'a>, text: Text<'a>) -> Option<Vec<Located
             () => Ok(prefix),
         });
         taken.push(line.accept(item, parsed)?);
+        if taken.len() > MAX_DIRECT_PREFIXES {
+            let title = format!("more than {MAX_DIRECT_PREFIXES} prefixes of a direct peer");
+            let error = Diagnostic::error(title, line.at(item), "one too many");
+            line.report.push(error);
+            return None;
+        }
     }
     Some(taken)
 }

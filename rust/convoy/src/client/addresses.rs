@@ -81,6 +81,12 @@ impl Addresses {
         }
     }
 
+    /// Returns the addresses of the STUN servers that are known, in the order of the file.
+    pub(crate) fn servers(&self, config: &Config) -> Vec<SocketAddr> {
+        let servers = config.interface.stun.iter();
+        servers.filter_map(|it| it.address()).collect()
+    }
+
     /// Whether a name is to be looked up now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.endpoints.poll_timeout().is_some_and(|due| due <= now)

@@ -12,6 +12,7 @@
 //! It has one thread, and no timer runs while nothing happens, except for a service manager's watchdog.
 
 mod change;
+mod directs;
 mod follow;
 mod log;
 mod observe;
@@ -34,6 +35,7 @@ use super::{
     addresses::Addresses,
     changed::Changed,
     control::{Control, Reply},
+    directs::Directs,
     events::{Events, What},
     kept::KeptTunnel,
     metrics::Metrics,
@@ -154,6 +156,7 @@ struct Supervisor {
     /// The tunnel as it was when somebody else had changed it, for its next process.
     changed: Option<Changed>,
     addresses: Addresses,
+    directs: Directs,
     /// The name servers that the host's state makes room for.
     resolvers: Vec<IpAddr>,
     /// The public key of the key that a hook has set.

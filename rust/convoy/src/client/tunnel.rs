@@ -36,7 +36,7 @@ use crate::{
     metrics::DaemonArgs,
     supervised::{
         connection::{Connection, Lost},
-        protocol::{Key, ToSupervisor, ToTunnel},
+        protocol::{DirectPaths, Key, ToSupervisor, ToTunnel},
     },
 };
 use privileges::Lent;
@@ -309,6 +309,11 @@ impl TunnelProcess {
     pub(crate) async fn follow(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
         let peers = keys(peers);
         self.tell(&ToTunnel::Follow { peers }).await
+    }
+
+    /// Tells the tunnel of its direct paths, instead of the former ones.
+    pub(crate) async fn tell_directs(&mut self, paths: &DirectPaths) -> anyhow::Result<()> {
+        self.tell(&ToTunnel::Directs(paths.clone())).await
     }
 
     /// Makes the tunnel begin handshakes with `peers` now.

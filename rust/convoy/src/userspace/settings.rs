@@ -9,7 +9,10 @@ use convoy_namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
 use super::Purpose;
-use crate::{client::desired::configured_mark, metrics::DaemonArgs};
+use crate::{
+    client::{desired::configured_mark, directs::has_directs},
+    metrics::DaemonArgs,
+};
 
 /// Fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
@@ -60,6 +63,10 @@ pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
         (
             is_excluding,
             "ExcludedIPs has no effect: inside, there is only the tunnel",
+        ),
+        (
+            has_directs(config),
+            "Direct has no effect: only a tunnel of `convoy up` as root finds direct paths",
         ),
         (
             is_marked && !geteuid().is_root(),
@@ -122,6 +129,13 @@ mod tests {
         assert!(about("").contains("DNS"));
         assert!(about("PostUp = true").contains("hooks"));
         assert!(about("#convoy: ExcludedIPs = local").contains("ExcludedIPs"));
+        let peer = convoy_config::encode_key(&[3; 32]);
+        let hub = convoy_config::encode_key(&[1; 32]);
+        let direct = format!(
+            "[Peer]\nPublicKey = {}\nAllowedIPs = 10.8.0.0/24\n#convoy: Direct = {} 10.8.0.3",
+            *hub, *peer
+        );
+        assert!(about(&direct).contains("Direct has no effect"));
         assert!(about("#convoy: Forward = 8080:host:80").contains("--userspace"));
         assert!(warnings(&config(""), Purpose::Ports)[0].contains("DNS"));
         assert!(warnings(&config("#convoy: Nat = user"), Purpose::Gateway).is_empty());

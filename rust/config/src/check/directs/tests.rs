@@ -150,6 +150,27 @@ fn there_are_no_more_direct_peers_than_the_tunnel_takes() {
 }
 
 #[test]
+fn a_direct_peer_has_no_more_prefixes_than_the_bound() {
+    let line = |count: usize| {
+        let prefixes: Vec<_> = (1..=count).map(|it| format!("10.0.1.{it}")).collect();
+        file(&[&format!("Direct = 3 {}", prefixes.join(","))])
+    };
+    read(&line(crate::MAX_DIRECT_PREFIXES)).unwrap();
+    let report = refused(&line(crate::MAX_DIRECT_PREFIXES + 1));
+    assert!(report.contains("more than 64 prefixes"), "{report}");
+}
+
+#[test]
+fn a_stun_server_without_a_direct_peer_is_warned_about() {
+    let warnings = |lines: &[&str]| {
+        let text = file(lines).replacen("Address", "#convoy: Stun = 192.0.2.9\nAddress", 1);
+        read(&text).unwrap().warnings.render(false)
+    };
+    assert!(warnings(&[]).contains("`Stun` has no effect"));
+    assert!(!warnings(&["Direct = 3 10.0.0.3"]).contains("`Stun`"));
+}
+
+#[test]
 fn a_stun_server_needs_no_port() {
     let line =
         "Stun = stun.example.org, 192.0.2.9:19302, 2001:db8::9, [2001:db8::9], [2001:db8::9]:5";

@@ -100,12 +100,14 @@ impl Supervisor {
             ..difference(old, &self.config, |peer| addresses.of(peer))
         };
         let followed = self.followed();
+        self.release_directs().await?;
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             // It gets all of it when it starts again.
             return Ok(());
         };
         process.set(&update).await?;
-        process.follow(&followed).await
+        process.follow(&followed).await?;
+        self.tell_directs().await
     }
 
     /// Decides about a mark that somebody else gives the tunnel: rules and kill switch come first. A port

@@ -86,6 +86,7 @@ impl Supervisor {
                 self.addresses.network_changed(Instant::now());
                 self.forget_paths().await;
             }
+            Ok(HostEvent::OwnAddresses(addresses)) => self.on_own_addresses(addresses).await,
             Ok(HostEvent::Resumed) => return Some(Event::PauseOver),
             Ok(HostEvent::Moved) => return Some(Event::InterfaceMoved),
             Ok(HostEvent::Gone) => return Some(Event::InterfaceDeleted(self.kill_switch())),

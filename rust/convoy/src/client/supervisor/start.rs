@@ -17,6 +17,7 @@ use crate::{
         addresses::Addresses,
         changed::{self, Changed},
         desired::{FIRST_MARK, adoption, configured_mark, desired, kill_switch, whole},
+        directs::Directs,
         events::Events,
         hooks::Hooks,
         kept::KeptTunnel,
@@ -49,6 +50,7 @@ impl Supervisor {
             path: wanted.path,
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
+            directs: Directs::default(),
             resolvers: Vec::new(),
             this_machine: None,
             path_mtu: PathMtu::new(&config),
@@ -212,6 +214,8 @@ impl Supervisor {
         };
         process.set(&update).await?;
         process.follow(&followed).await?;
+        self.directs.begin(is_new);
+        self.tell_directs().await?;
         changed::note_given(&self.config);
         Ok(())
     }
@@ -254,11 +258,12 @@ impl Supervisor {
         let key = process.device().await?.private_key;
         self.this_machine = key.map(|key| Identity::new(&key).public_key());
         let config = self.without_this_machine(self.config.clone());
-        if config.peers.len() == self.config.peers.len() {
+        if config.peers == self.config.peers {
             return Ok(());
         }
         let mark = self.mark;
         self.become_as(config, mark);
+        self.tell_directs().await?;
         self.apply().await?;
         let name = &self.config.name;
         let warning =
@@ -272,6 +277,10 @@ impl Supervisor {
         if config.interface.private_key.is_none() {
             let is_other = |peer: &Peer| Some(peer.public_key.value) != self.this_machine;
             config.peers.retain(is_other);
+            for peer in &mut config.peers {
+                let directs = &mut peer.directs;
+                directs.retain(|it| Some(it.public_key.value) != self.this_machine);
+            }
         }
         config
     }

@@ -1,0 +1,96 @@
+//! Direct paths, as the tunnel's process is told of them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use convoy_config::Config;
+use convoy_proto::config::PublicKey;
+
+use crate::supervised::protocol::{Direct, DirectPaths, Key, Secret};
+
+/// Most addresses of this end of the tunnel that the process is told, and most STUN servers.
+const MOST_INNER_ADDRESSES: usize = 64;
+const MOST_STUN_SERVERS: usize = 8;
+
+/// Remembers what the tunnel's process was told of direct paths.
+#[derive(Debug, Default)]
+pub(crate) struct Directs {
+    /// Addresses of this machine outside of all tunnels; `None` until somebody has looked.
+    hosts: Option<Vec<IpAddr>>,
+    /// The last message; `None` if the process may have one of an earlier supervisor.
+    told: Option<DirectPaths>,
+}
+
+impl Directs {
+    /// Notes that there is a process which has just started, or which an earlier supervisor has configured.
+    pub(crate) fn begin(&mut self, is_new: bool) {
+        self.told = is_new.then(DirectPaths::default);
+    }
+
+    /// Whether this machine's addresses matter, and are not known.
+    pub(crate) fn lacks_hosts(&self, config: &Config) -> bool {
+        has_directs(config) && self.hosts.is_none()
+    }
+
+    /// Notes this machine's addresses.
+    pub(crate) fn note_hosts(&mut self, hosts: Vec<IpAddr>) {
+        self.hosts = Some(hosts);
+    }
+
+    /// Returns what the process is to be told, if it does not know it.
+    pub(crate) fn news(&self, config: &Config, stun: Vec<SocketAddr>) -> Option<DirectPaths> {
+        let hosts = self.hosts.clone().unwrap_or_default();
+        let paths = paths(config, hosts, stun);
+        (self.told.as_ref() != Some(&paths)).then_some(paths)
+    }
+
+    /// Returns what the process is to be told before it gets the peers of `config`: a key is never both that of a peer
+    /// and that of a direct one.
+    pub(crate) fn before(&self, config: &Config) -> Option<DirectPaths> {
+        let mut paths = self.told.clone()?;
+        let is_peer = |key: PublicKey| config.peers.iter().any(|it| it.public_key.value == key);
+        let former = paths.peers.len();
+        paths.peers.retain(|direct| !is_peer(direct.peer.0));
+        (paths.peers.len() < former).then_some(paths)
+    }
+
+    /// Notes what the process was told.
+    pub(crate) fn note_told(&mut self, paths: DirectPaths) {
+        self.told = Some(paths);
+    }
+}
+
+/// Whether any peer of a file is to be reached by a direct path.
+pub(crate) fn has_directs(config: &Config) -> bool {
+    config.peers.iter().any(|peer| !peer.directs.is_empty())
+}
+
+/// Words the direct paths of a configuration; without a direct peer, nothing else matters.
+fn paths(config: &Config, hosts: Vec<IpAddr>, mut stun: Vec<SocketAddr>) -> DirectPaths {
+    let peers: Vec<_> = config.peers.iter().flat_map(directs_of).collect();
+    if peers.is_empty() {
+        return DirectPaths::default();
+    }
+    stun.truncate(MOST_STUN_SERVERS);
+    let own = config.interface.addresses.iter().map(|it| it.address());
+    DirectPaths {
+        own: own.take(MOST_INNER_ADDRESSES).collect(),
+        peers,
+        hosts,
+        stun,
+    }
+}
+
+fn directs_of(hub: &convoy_config::Peer) -> impl Iterator<Item = Direct> + '_ {
+    hub.directs.iter().map(|direct| {
+        let secret = direct.preshared_key.as_ref();
+        Direct {
+            peer: Key(direct.public_key.value),
+            preshared_key: secret.map(|key| Secret(key.value.clone())),
+            hub: Key(hub.public_key.value),
+            allowed_ips: direct.allowed_ips.iter().map(|it| it.value).collect(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Tells the tunnel of direct paths, as the configuration, this machine's addresses and the STUN servers have them.
+
+use std::net::IpAddr;
+
+use tracing::warn;
+
+use super::Supervisor;
+use crate::client::kept::KeptTunnel;
+
+impl Supervisor {
+    /// Tells the tunnel's process what it does not know of its direct paths.
+    pub(super) async fn tell_directs(&mut self) -> anyhow::Result<()> {
+        if self.directs.lacks_hosts(&self.config)
+            && let Some(host) = &mut self.host
+        {
+            match host.own_addresses().await {
+                Ok(hosts) => self.directs.note_hosts(hosts),
+                // Direct paths need not begin at one of them.
+                Err(error) => warn!("{error}"),
+            }
+        }
+        let stun = self.addresses.servers(&self.config);
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return Ok(());
+        };
+        if let Some(news) = self.directs.news(&self.config, stun) {
+            process.tell_directs(&news).await?;
+            self.directs.note_told(news);
+        }
+        Ok(())
+    }
+
+    /// Takes direct peers from the tunnel's process that are about to become its peers.
+    pub(super) async fn release_directs(&mut self) -> anyhow::Result<()> {
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return Ok(());
+        };
+        if let Some(paths) = self.directs.before(&self.config) {
+            process.tell_directs(&paths).await?;
+            self.directs.note_told(paths);
+        }
+        Ok(())
+    }
+
+    /// Follows this machine's addresses.
+    pub(super) async fn on_own_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.directs.note_hosts(addresses);
+        self.follow_directs().await;
+    }
+
+    /// Tells the tunnel what has changed by itself.
+    pub(super) async fn follow_directs(&mut self) {
+        if let Err(error) = self.tell_directs().await {
+            // A tunnel that has died is told when it starts again.
+            warn!("cannot tell the tunnel of direct paths: {error:#}");
+        }
+    }
+}
