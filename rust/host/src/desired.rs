@@ -20,8 +20,8 @@ pub struct Desired {
     pub mtu_at_most: Option<u32>,
     /// The peers' endpoints, as far as known.
     pub endpoints: Vec<IpAddr>,
-    /// Name servers outside the tunnel that are asked for the endpoints' names.
-    pub resolvers: Vec<IpAddr>,
+    /// Servers outside the tunnel that it asks: name servers for the endpoints' names, and STUN servers.
+    pub servers: Vec<IpAddr>,
     /// The peers' allowed IPs, which become routes.
     pub allowed: Vec<Prefix>,
     /// Where routes go.
@@ -91,8 +91,7 @@ impl Desired {
         self.table == Table::Auto && (self.lists_default(ipv6) || self.composes_default(ipv6))
     }
 
-    /// Whether the tunnel's networks hold an endpoint, or a name server that is asked for one: what this tunnel sends
-    /// outside would go into it.
+    /// Whether the tunnel's networks hold an endpoint or a server: what this tunnel sends outside would go into it.
     pub fn holds_outside(&self) -> bool {
         self.table == Table::Auto && !self.holders(&self.own_networks()).is_empty()
     }
@@ -191,7 +190,7 @@ impl Desired {
 
     /// The hosts to which this tunnel itself sends, outside of it.
     fn outside(&self) -> impl Iterator<Item = Prefix> {
-        let all = self.endpoints.iter().chain(&self.resolvers);
+        let all = self.endpoints.iter().chain(&self.servers);
         all.map(|address| Prefix::host(*address))
     }
 

@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) static STUN: [Key; 1] = [Key {
     name: "Stun",
-    values: "ADDRESS[:PORT], [IPv6][:PORT] or NAME[:PORT], separated by commas; may be repeated",
+    values: "HOST[:PORT], separated by commas; may be repeated",
     meaning: "STUN servers, which tell this machine its address outside, for the peers of Direct. They are asked only \
              while a direct path is sought or used. Without a port, it is 3478. Names are looked up outside the tunnel.",
     example: "stun.example.org:3478",
@@ -32,10 +32,10 @@ pub(super) static STUN: [Key; 1] = [Key {
 /// A key without a change of the device: the tunnel is told of all direct paths at once.
 pub(super) static DIRECT: [Key; 1] = [Key {
     name: "Direct",
-    values: "PUBLICKEY PREFIXES [PresharedKeyFile = PATH]; may be repeated",
+    values: "KEY PREFIXES [PresharedKeyFile = PATH]; may be repeated",
     meaning: "A peer behind this one, the hub, that is to be reached by a direct path: its key, and its prefixes, all \
-             within the hub's AllowedIPs, the first of which is its address inside the tunnel. It needs such a line for \
-             this machine, too. Until there is a path, and whenever there is none, packets go by the hub.",
+             within the hub's AllowedIPs. The first prefix is its address inside the tunnel. That machine needs such a \
+             line for this one, too. Packets go by the hub while there is no direct path.",
     example: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg= 10.0.0.3/32 PresharedKeyFile = preshared.key",
     take: Take::Peer(take_direct),
     write: Write::Peer(|it, out| out.each(&it.directs)),

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{desired::Outside, endpoints::Endpoints};
+use super::{desired::Outside, directs::servers_of, endpoints::Endpoints};
 
 /// The most look-ups at once.
 const MAX_LOOK_UPS: usize = 16;
@@ -40,6 +40,8 @@ pub(crate) struct Changes {
     pub(crate) peers: Vec<PeerUpdate>,
     /// Peers that are to shake hands at once.
     pub(crate) handshakes: Vec<PublicKey>,
+    /// Whether STUN servers have other addresses.
+    pub(crate) has_other_servers: bool,
 }
 
 impl Addresses {
@@ -70,21 +72,29 @@ impl Addresses {
 
     /// The hosts to which a tunnel with this configuration sends outside of itself, as far as they are known.
     pub(crate) fn outside(&self, config: &Config) -> Outside {
-        let mut endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
-        let has_names = endpoints.any(|it| matches!(it.host, Host::Name(_)));
+        let endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
+        let endpoints = endpoints.map(|it| &it.value).chain(servers_of(config));
+        let has_names = endpoints
+            .into_iter()
+            .any(|it| matches!(it.host, Host::Name(_)));
         Outside {
             endpoints: self.endpoints.all(),
             resolvers: match has_names {
                 true => self.names.servers(),
                 false => Vec::new(),
             },
+            stun: self.servers().iter().map(SocketAddr::ip).collect(),
         }
     }
 
     /// Returns the addresses of the STUN servers that are known, in the order of the file.
-    pub(crate) fn servers(&self, config: &Config) -> Vec<SocketAddr> {
-        let servers = config.interface.stun.iter();
-        servers.filter_map(|it| it.address()).collect()
+    pub(crate) fn servers(&self) -> Vec<SocketAddr> {
+        self.endpoints.servers()
+    }
+
+    /// Returns what is wrong with STUN servers.
+    pub(crate) fn problems_of_servers(&self) -> impl Iterator<Item = &str> {
+        self.endpoints.problems_of_servers()
     }
 
     /// Whether a name is to be looked up now.
@@ -149,13 +159,16 @@ impl Addresses {
         while let Some(peer) = self.endpoints.poll_handshake() {
             changes.handshakes.push(peer);
         }
+        changes.has_other_servers = self.endpoints.take_servers_change();
         changes
     }
 
-    /// Waits, for a limited time, until the look-ups that have begun are answered.
+    /// Waits, for a limited time, until the look-ups of peers that have begun are answered.
     pub(crate) async fn settle(&mut self) {
         let answered = async {
-            while let Some(finished) = self.look_ups.join_next().await {
+            while self.endpoints.awaits_peers()
+                && let Some(finished) = self.look_ups.join_next().await
+            {
                 self.answered(finished);
             }
         };

@@ -22,6 +22,8 @@ pub(crate) struct Outside {
     pub(crate) endpoints: Vec<IpAddr>,
     /// The name servers that are asked for endpoints.
     pub(crate) resolvers: Vec<IpAddr>,
+    /// The STUN servers.
+    pub(crate) stun: Vec<IpAddr>,
 }
 
 /// The state of the host that a configuration wants, with the mark that is in use.
@@ -33,7 +35,7 @@ pub(crate) fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> D
         mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
         mtu_at_most: None,
         endpoints: outside.endpoints,
-        resolvers: outside.resolvers,
+        servers: outside.resolvers.into_iter().chain(outside.stun).collect(),
         allowed: allowed.map(|it| it.value).collect(),
         table: match value(it.table.as_ref()) {
             Table::Auto => convoy_host::Table::Auto,

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use convoy_config::Config;
+use convoy_config::{Config, Endpoint};
 use convoy_proto::config::PublicKey;
 
 use crate::supervised::protocol::{Direct, DirectPaths, Key, Secret};
@@ -62,6 +62,12 @@ impl Directs {
 /// Whether any peer of a file is to be reached by a direct path.
 pub(crate) fn has_directs(config: &Config) -> bool {
     config.peers.iter().any(|peer| !peer.directs.is_empty())
+}
+
+/// Returns the STUN servers of a file; without a direct peer, they are not asked.
+pub(crate) fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
+    let servers = config.interface.stun.iter().map(|it| &it.value);
+    servers.filter(|_| has_directs(config))
 }
 
 /// Words the direct paths of a configuration; without a direct peer, nothing else matters.

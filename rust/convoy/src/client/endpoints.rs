@@ -7,6 +7,7 @@
 //!    [`Endpoints::handle_answer`].
 //! 2. It sets the endpoints of [`Endpoints::poll_change`] in the tunnel.
 //! 3. It begins handshakes with the peers of [`Endpoints::poll_handshake`].
+//! 4. If [`Endpoints::take_servers_change`] says so, it tells the tunnel of other STUN servers.
 //!
 //! Decisions:
 //!
@@ -32,6 +33,7 @@ use convoy_config::{Config, Endpoint, Host};
 use convoy_proto::config::PublicKey;
 use nix::net::if_::if_nametoindex;
 
+use super::directs::servers_of;
 use choice::{Choice, Step};
 use lookups::Lookups;
 
@@ -41,6 +43,10 @@ pub(crate) struct Endpoints {
     /// The peers that have an endpoint.
     peers: HashMap<PublicKey, Choice>,
     lookups: Lookups,
+    /// Servers that the tunnel asks.
+    servers: Vec<Endpoint>,
+    /// Whether a server's name has been found since [`Self::take_servers_change`].
+    servers_changed: bool,
     /// Peers whose address the tunnel does not have yet.
     changed: BTreeSet<PublicKey>,
     /// Peers with which a handshake shall begin.
@@ -60,6 +66,8 @@ impl Endpoints {
         let mut endpoints = Self {
             peers: HashMap::new(),
             lookups: Lookups::default(),
+            servers: Vec::new(),
+            servers_changed: false,
             changed: BTreeSet::new(),
             handshakes: BTreeSet::new(),
             zone_index,
@@ -91,6 +99,10 @@ impl Endpoints {
                 self.peers.insert(key, choice);
             }
         }
+        self.servers = servers_of(config).cloned().collect();
+        for name in self.servers.iter().filter_map(name_of) {
+            self.lookups.add_server(name);
+        }
         self.lookups.forget_unused();
         for choice in self.peers.values_mut().filter(|it| it.address().is_none()) {
             choice.update(candidates(choice, &self.lookups, self.zone_index), false);
@@ -118,6 +130,42 @@ impl Endpoints {
         let addresses = self.peers.values().filter_map(Choice::address);
         let distinct: BTreeSet<_> = addresses.map(|address| address.ip()).collect();
         distinct.into_iter().collect()
+    }
+
+    /// The addresses of the servers that are known, one of each family.
+    pub(crate) fn servers(&self) -> Vec<SocketAddr> {
+        let mut all = Vec::new();
+        for Endpoint { host, port } in &self.servers {
+            let known: &[IpAddr] = match host {
+                Host::Ip(address) => std::slice::from_ref(address),
+                Host::Name(name) => self.lookups.addresses_of(name).unwrap_or_default(),
+                Host::Zoned(..) => &[],
+            };
+            let of = |ipv6| known.iter().find(|address| address.is_ipv6() == ipv6);
+            let found = [of(true), of(false)].into_iter().flatten();
+            for server in found.map(|address| SocketAddr::new(*address, *port)) {
+                if !all.contains(&server) {
+                    all.push(server);
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether a server's name has been found since the last call.
+    pub(crate) fn take_servers_change(&mut self) -> bool {
+        std::mem::take(&mut self.servers_changed)
+    }
+
+    /// Why servers have no address, as for [`Self::problem_of`].
+    pub(crate) fn problems_of_servers(&self) -> impl Iterator<Item = &str> {
+        let names = self.servers.iter().filter_map(name_of);
+        names.filter_map(|name| self.lookups.problem_of(name))
+    }
+
+    /// Whether the name of a peer is being looked up.
+    pub(crate) fn awaits_peers(&self) -> bool {
+        self.lookups.awaits_peers()
     }
 
     /// Why an endpoint of the peer has no address, such as "name not found: vpn.example.org".
@@ -169,6 +217,8 @@ impl Endpoints {
         now: Instant,
     ) {
         let is_found = self.lookups.handle_answer(name, answer, now);
+        let mut servers = self.servers.iter().filter_map(name_of);
+        self.servers_changed |= is_found && servers.any(|it| it == name);
         for key in self.lookups.users_of(name).to_vec() {
             if let Some(choice) = self.peers.get_mut(&key) {
                 let known = candidates(choice, &self.lookups, self.zone_index);

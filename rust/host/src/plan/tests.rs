@@ -201,7 +201,7 @@ fn networks_that_hold_an_endpoint_or_its_name_server_are_in_a_table_of_their_own
     for (endpoint, resolver) in [("10.53.0.53", "198.51.100.1"), ("203.0.113.1", "10.9.0.1")] {
         let held = Desired {
             endpoints: vec![endpoint.parse().unwrap()],
-            resolvers: vec![resolver.parse().unwrap()],
+            servers: vec![resolver.parse().unwrap()],
             ..plain.clone()
         };
         assert!(held.needs_mark());
@@ -231,7 +231,7 @@ fn networks_that_hold_an_endpoint_or_its_name_server_are_in_a_table_of_their_own
 #[test]
 fn an_address_whose_network_holds_the_name_server_connects_nothing() {
     let held = Desired {
-        resolvers: vec!["10.9.0.1".parse().unwrap()],
+        servers: vec!["10.9.0.1".parse().unwrap()],
         ..desired(&["10.9.0.0/24"])
     };
     let plan = plan("wg0", &held, &facts(&[]), None, None);

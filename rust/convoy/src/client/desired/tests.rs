@@ -18,9 +18,11 @@ fn a_configuration_becomes_the_state_of_the_host() {
     );
     let endpoints = vec!["192.0.2.1".parse().unwrap()];
     let resolvers = vec!["192.168.1.1".parse().unwrap()];
+    let stun = vec!["192.0.2.9".parse().unwrap()];
     let outside = Outside {
         endpoints: endpoints.clone(),
         resolvers: resolvers.clone(),
+        stun: stun.clone(),
     };
     let desired = desired(&config, configured_mark(&config), outside);
     let expected = Desired {
@@ -28,7 +30,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
         mtu: Some(1400),
         mtu_at_most: None,
         endpoints,
-        resolvers,
+        servers: [resolvers, stun].concat(),
         allowed: prefixes_of(&["0.0.0.0/0", "10.3.0.0/16", "::/0"]),
         table: convoy_host::Table::Number(1234),
         fwmark: Some(0x55),

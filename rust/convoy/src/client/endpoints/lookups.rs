@@ -37,6 +37,8 @@ struct Name {
     pause: Duration,
     /// Peers with this name.
     users: Vec<PublicKey>,
+    /// Whether a server other than a peer has this name.
+    is_server: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,7 @@ impl Default for Name {
             last_asked: None,
             pause: FIRST_PAUSE,
             users: Vec::new(),
+            is_server: false,
         }
     }
 }
@@ -69,12 +72,26 @@ impl Lookups {
         }
     }
 
+    pub(super) fn add_server(&mut self, name: &str) {
+        self.names.entry(name.to_owned()).or_default().is_server = true;
+    }
+
     pub(super) fn forget_users(&mut self) {
-        self.names.values_mut().for_each(|name| name.users.clear());
+        for name in self.names.values_mut() {
+            name.users.clear();
+            name.is_server = false;
+        }
     }
 
     pub(super) fn forget_unused(&mut self) {
-        self.names.retain(|_, name| !name.users.is_empty());
+        self.names
+            .retain(|_, name| name.is_server || !name.users.is_empty());
+    }
+
+    /// Whether a look-up of a peer's name awaits its answer.
+    pub(super) fn awaits_peers(&self) -> bool {
+        let mut names = self.names.values();
+        names.any(|name| name.running > 0 && !name.users.is_empty())
     }
 
     pub(super) fn users_of(&self, name: &str) -> &[PublicKey] {

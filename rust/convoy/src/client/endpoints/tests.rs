@@ -6,6 +6,7 @@ use super::*;
 
 mod memory;
 mod names;
+mod servers;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

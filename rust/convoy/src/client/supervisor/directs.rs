@@ -19,7 +19,7 @@ impl Supervisor {
                 Err(error) => warn!("{error}"),
             }
         }
-        let stun = self.addresses.servers(&self.config);
+        let stun = self.addresses.servers();
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
         };

@@ -19,7 +19,8 @@ impl Supervisor {
             self.follow_resolvers().await;
         }
         let changes = self.addresses.changes(Instant::now());
-        let has_moved = !changes.peers.is_empty();
+        let has_other_servers = changes.has_other_servers;
+        let has_moved = !changes.peers.is_empty() || has_other_servers;
         for peer in &changes.peers {
             self.path_mtu.moved(peer.public_key);
         }
@@ -28,6 +29,9 @@ impl Supervisor {
         if let Err(error) = followed.and(self.tell_tunnel(changes).await) {
             // A tunnel that has died gets all addresses when it starts again.
             warn!("cannot give the tunnel new addresses: {error:#}");
+        }
+        if has_other_servers {
+            self.follow_directs().await;
         }
         if has_moved && let Err(error) = self.apply().await {
             warn!("cannot follow the peers' addresses: {error:#}");

@@ -62,11 +62,17 @@ async fn what_the_supervisor_wants_arrives() {
     tunnel.answer(3, None, refused.clone()).await.unwrap();
     tunnel.follow(&[PEER]).await.unwrap();
     tunnel.handshake(&[PEER]).await.unwrap();
+    let directs = DirectPaths {
+        own: vec!["10.8.0.2".parse().unwrap()],
+        ..DirectPaths::default()
+    };
+    tunnel.tell_directs(&directs).await.unwrap();
     let peers = || vec![Key(PEER)];
     for expected in [
         ToTunnel::Answers { id: 3, refused },
         ToTunnel::Follow { peers: peers() },
         ToTunnel::Handshake { peers: peers() },
+        ToTunnel::Directs(directs),
     ] {
         assert_eq!(other.next::<ToTunnel>().await.unwrap(), expected);
     }
