@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use convoy_types::Destination;
 
-use crate::direct::LONGEST_BY_HUB;
+use crate::messages::LONGEST_TO_HUB;
 
 /// Most control datagrams per address family that wait for [`crate::Node::poll_control`].
 const CONTROL_DATAGRAMS: usize = 2048;
@@ -17,7 +17,7 @@ const CONTROL_DATAGRAMS: usize = 2048;
 const COOKIE_REPLIES: usize = CONTROL_DATAGRAMS / 4;
 /// Bound of the memory of waiting control datagrams, in bytes, for both address families together.
 pub const CONTROL_QUEUE_BYTES: usize =
-    2 * CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + LONGEST_BY_HUB.next_power_of_two());
+    2 * CONTROL_DATAGRAMS * (size_of::<ControlDatagram>() + LONGEST_TO_HUB.next_power_of_two());
 
 /// A datagram to be sent ahead of bulk data.
 #[derive(Clone, Debug)]

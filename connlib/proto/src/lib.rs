@@ -40,6 +40,7 @@ mod held;
 mod icmp;
 pub mod inbound;
 mod listing;
+mod meet;
 mod messages;
 mod mss;
 mod node;

@@ -1,5 +1,7 @@
 //! The layout of WireGuard's messages, in bytes (WireGuard paper §5.4).
 
+use convoy_paths::MAX_MESSAGE;
+
 /// Length of an initiation, the longest handshake message.
 pub(crate) const INITIATION: usize = 148;
 /// Length of a response.
@@ -12,6 +14,11 @@ pub(crate) const MAC: usize = 16;
 pub(crate) const DATA_HEADER: usize = 16;
 /// Bytes that encryption adds to a packet: header and AEAD tag.
 pub const DATA_OVERHEAD: usize = 32;
+
+/// Longest message to a peer that is met through a hub: one about paths, padded and sealed.
+pub(crate) const LONGEST_BY_HUB: usize = MAX_MESSAGE.next_multiple_of(16) + DATA_OVERHEAD;
+/// Longest datagram to a hub with such a message inside, behind headers of IPv6 and UDP.
+pub(crate) const LONGEST_TO_HUB: usize = (LONGEST_BY_HUB + 48).next_multiple_of(16) + DATA_OVERHEAD;
 
 /// The index at `offset` in a message; 0 if the message is too short.
 pub(crate) fn index_at(message: &[u8], offset: usize) -> u32 {

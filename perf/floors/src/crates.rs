@@ -130,7 +130,10 @@ mod tests {
         ("convoy-turn", &[]),
         ("convoy-tun", &["convoy-packet", "convoy-types"]),
         ("convoy-gso", &["convoy-types"]),
-        ("convoy-proto", &["convoy-aead", "convoy-types"]),
+        (
+            "convoy-proto",
+            &["convoy-aead", "convoy-paths", "convoy-types"],
+        ),
         (
             "convoy-tunnel",
             &[
@@ -204,6 +207,7 @@ mod tests {
                 "convoy-report",
                 "convoy-tun",
                 "convoy-tunnel",
+                "convoy-types",
                 "convoy-uapi",
             ],
         ),

@@ -43,6 +43,7 @@ mod lookups;
 mod metrics;
 mod neighbors;
 mod path_mtu;
+mod paths;
 mod pause;
 mod recording;
 mod reload;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use convoy_aead::Open;
-use convoy_paths::{MAX_MESSAGE, Origin};
+use convoy_paths::Origin;
 use convoy_types::Datagram;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     handshake::Way,
     icmp::sum,
     inbound::is_handshake,
-    messages::{DATA_HEADER, DATA_OVERHEAD},
+    messages::{DATA_HEADER, DATA_OVERHEAD, LONGEST_BY_HUB, LONGEST_TO_HUB},
     node::Node,
     outbound::padded_len,
     packet,
@@ -29,14 +29,8 @@ const PORT: u16 = 51_819;
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
 /// Time to live and hop limit (RFC 1700).
 const HOPS: u8 = 64;
-/// Longest message: one about paths, padded and sealed. A handshake message is shorter.
-const LONGEST: usize = MAX_MESSAGE.next_multiple_of(16) + DATA_OVERHEAD;
-/// Longest datagram to the hub with a message inside, in bytes.
-pub(crate) const LONGEST_BY_HUB: usize =
-    (LONGEST + UDP_HEADER + IPV6_HEADER).next_multiple_of(16) + DATA_OVERHEAD;
 
 impl Node {
     /// Sends a message to the peer `id` by the hub.
@@ -53,7 +47,7 @@ impl Node {
         let Some(session) = session.filter(|_| self.held.is_empty(hub)) else {
             return self.hold(hub, &packet, now);
         };
-        let mut buffer = [0; LONGEST_BY_HUB];
+        let mut buffer = [0; LONGEST_TO_HUB];
         buffer[DATA_HEADER..][..packet.len()].copy_from_slice(&packet);
         let length = padded_len(packet.len(), self.mtu.into()) + DATA_OVERHEAD;
         let counter = session.reserve();
@@ -116,7 +110,7 @@ impl Node {
     ) -> Result<(), DropReason> {
         let bytes = datagram.bytes;
         if bytes.first_chunk() != Some(&[4, 0, 0, 0])
-            || !(DATA_OVERHEAD..=LONGEST).contains(&bytes.len())
+            || !(DATA_OVERHEAD..=LONGEST_BY_HUB).contains(&bytes.len())
         {
             return Err(DropReason::InboundMalformed);
         }
@@ -124,7 +118,7 @@ impl Node {
         if incoming.peer != id {
             return Err(DropReason::InboundUnknownSession);
         }
-        let mut buffer = [0; LONGEST];
+        let mut buffer = [0; LONGEST_BY_HUB];
         let text = &mut buffer[..bytes.len() - DATA_OVERHEAD];
         let session = self.peers[id].sessions.find(incoming.session);
         let session = session.ok_or(DropReason::InboundUnknownSession)?;

@@ -8,7 +8,7 @@ use convoy_types::WhyNotDirect;
 use crate::{
     counters::DropReason,
     handshake::Way,
-    messages::{DATA_HEADER, DATA_OVERHEAD},
+    messages::{DATA_HEADER, DATA_OVERHEAD, LONGEST_BY_HUB},
     node::Node,
     peer::Endpoint,
     seams::PaddablePacket as _,
@@ -148,7 +148,7 @@ impl Node {
         };
         let mut text = Vec::with_capacity(MAX_MESSAGE);
         transmit.message.write(&mut text);
-        let mut buffer = [0; MAX_MESSAGE.next_multiple_of(16) + DATA_OVERHEAD];
+        let mut buffer = [0; LONGEST_BY_HUB];
         buffer[DATA_HEADER..][..text.len()].copy_from_slice(&text);
         let length = text.len().next_multiple_of(16) + DATA_OVERHEAD;
         let counter = session.reserve();

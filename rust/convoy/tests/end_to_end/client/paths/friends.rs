@@ -1,0 +1,324 @@
+//! Two friends, their routers, and the hub that both trust: a stock wireguard-go.
+
+use std::{
+    fs,
+    process::Child,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use convoy_lab::{
+    Joined, Lab, Namespace, Router, RouterOptions, Turn, eventually, wireguard::Daemon,
+};
+use serde_json::Value;
+
+use crate::{
+    client::outcome::{Outcome, Running},
+    hub::forward,
+    pairing::Program,
+    scene::{DEADLINE, convoy_program, lab_with, output_of, wireguard_go},
+    twins::{private_key, public_key},
+};
+
+/// The files of `/etc` that the client's programs need.
+const ETC: &str = "alternatives group gai.conf host.conf hosts iproute2 ld.so.cache ld.so.conf \
+     ld.so.conf.d nsswitch.conf passwd protocols services";
+/// Least time in which a packet every 20 ms tells whether all arrive.
+const LOOK: &str = "50";
+
+/// A machine with a tunnel `wg0` to the hub.
+pub(crate) struct Friend {
+    pub(crate) place: Namespace,
+    pub(crate) outside: Joined,
+    /// Its address inside the tunnel.
+    pub(crate) inside: String,
+    number: u8,
+    commands: AtomicUsize,
+}
+
+/// The friends, and all that is between them.
+///
+/// Prints what their commands said when the test fails.
+pub(crate) struct Friends {
+    pub(crate) all: [Friend; 2],
+    pub(crate) hub: Namespace,
+    pub(crate) at_hub: Joined,
+    pub(crate) internet: Router,
+    /// The router of each friend; the same one for both if they share it.
+    pub(crate) homes: Vec<Router>,
+    pub(crate) lab: Lab,
+    servers: Vec<Child>,
+    _daemon: Daemon,
+    _turn: Turn,
+}
+
+impl Friends {
+    /// Friends behind a router each; none for a friend at the internet itself. `None` if the machine cannot provide
+    /// them.
+    pub(crate) fn apart(routers: [Option<RouterOptions>; 2]) -> Option<Self> {
+        Self::new(|lab, internet| {
+            let labels = ["home-a", "home-b"];
+            let routers = routers.into_iter().zip(labels);
+            let homes = routers.map(|(options, label)| {
+                options.map(|options| internet.router(lab, label, options).unwrap())
+            });
+            homes.collect()
+        })
+    }
+
+    /// Friends behind one router.
+    pub(crate) fn together(router: RouterOptions) -> Option<Self> {
+        Self::new(|lab, internet| vec![Some(internet.router(lab, "home", router).unwrap())])
+    }
+
+    fn new(homes: impl FnOnce(&Lab, &Router) -> Vec<Option<Router>>) -> Option<Self> {
+        let needed = ["ip", "nft", "ping", "wg", "turnserver"];
+        let (turn, lab) = lab_with(&[Program::WireguardGo], &needed)?;
+        let internet = Router::internet(&lab).unwrap();
+        let hub = lab.namespace("hub").unwrap();
+        let at_hub = internet.host(&hub, "eth0").unwrap();
+        forward(&hub);
+        let homes = homes(&lab, &internet);
+        let all = [2, 3].map(|number| {
+            let place = lab.namespace(["a", "b"][usize::from(number) - 2]).unwrap();
+            let home = homes[usize::from(number - 2).min(homes.len() - 1)].as_ref();
+            let outside = home.unwrap_or(&internet).host(&place, "eth0").unwrap();
+            Friend {
+                place,
+                outside,
+                inside: format!("10.8.0.{number}"),
+                number,
+                commands: AtomicUsize::new(0),
+            }
+        });
+        let friends = Self {
+            _daemon: Daemon::start(&hub, &wireguard_go(), "wg0").unwrap(),
+            all,
+            hub,
+            at_hub,
+            internet,
+            homes: homes.into_iter().flatten().collect(),
+            lab,
+            servers: Vec::new(),
+            _turn: turn,
+        };
+        friends.set_up_hub();
+        for friend in &friends.all {
+            friend.set_up();
+            friends.configure(friend, "", &friend.direct());
+        }
+        Some(friends)
+    }
+
+    /// Writes the file of a friend, with these lines under `[Interface]` and under the hub's `[Peer]`.
+    pub(crate) fn configure(&self, friend: &Friend, interface: &str, hub: &str) {
+        let (own, key) = (private_key(friend.number), public_key(1));
+        let Friend { inside, number, .. } = friend;
+        let text = format!(
+            "[Interface]\nPrivateKey = {own}\nAddress = {inside}/24\nListenPort = 5182{number}\n{interface}\n\
+             [Peer]\nPublicKey = {key}\nEndpoint = {}:51820\nAllowedIPs = 10.8.0.0/24\n{hub}\n",
+            self.at_hub.v4
+        );
+        let path = friend.place.run_directory().join("etc/wireguard/wg0.conf");
+        fs::write(&path, text).unwrap();
+        output_of(&friend.place, "chmod", &["600", "/etc/wireguard/wg0.conf"]);
+    }
+
+    /// Starts a STUN server at the internet; returns its address.
+    pub(crate) fn start_stun(&mut self) -> String {
+        let number = self.servers.len();
+        let place = self.lab.namespace(&format!("stun-{number}")).unwrap();
+        let joined = self.internet.host(&place, "eth0").unwrap();
+        let address = joined.v4.to_string();
+        let mut command = place.command("turnserver");
+        command.args([
+            "--stun-only",
+            "--no-cli",
+            "--no-tls",
+            "--no-dtls",
+            "--log-file=stdout",
+        ]);
+        command.args(["--pidfile=/run/turnserver.pid", "--listening-ip", &address]);
+        let log = place.run_directory().join("log");
+        let output = fs::File::create(&log).unwrap();
+        let child = command.stdout(output).spawn().unwrap();
+        self.servers.push(child);
+        let listens = || {
+            output_of(&place, "ss", &["-Hlun"])
+                .contains(":3478")
+                .then_some(())
+        };
+        assert!(eventually(DEADLINE, listens).is_some());
+        format!("{address}:3478")
+    }
+
+    pub(crate) fn up(&self) {
+        for friend in &self.all {
+            friend.convoy(&["up", "wg0"]).succeeds();
+        }
+    }
+
+    /// Waits until both have a direct path, with data every 20 ms from the first to the second; returns how long it took
+    /// from the first packet on.
+    pub(crate) fn meet(&self) -> Duration {
+        let [a, b] = &self.all;
+        let ping = a.start_ping(b);
+        let begun = Instant::now();
+        let are_direct = || (a.path(b).is_ok() && b.path(a).is_ok()).then(|| begun.elapsed());
+        let took = eventually(DEADLINE, are_direct);
+        drop(ping);
+        took.unwrap_or_else(|| panic!("{:?} {:?}", a.path(b), b.path(a)))
+    }
+
+    /// Packets that the hub has forwarded.
+    pub(crate) fn at_hub(&self) -> u64 {
+        self.hub.link().statistics("wg0").unwrap().rx_packets
+    }
+
+    fn set_up_hub(&self) {
+        let own = private_key(1);
+        let [a, b] = [2, 3].map(public_key);
+        let link = self.hub.link();
+        link.bring_up("wg0", 1_420, &["10.8.0.1/24"]).unwrap();
+        let line = format!(
+            "echo {own} > /run/key
+             wg set wg0 listen-port 51820 private-key /run/key \
+                 peer {a} allowed-ips 10.8.0.2/32 peer {b} allowed-ips 10.8.0.3/32"
+        );
+        output_of(&self.hub, "sh", &["-ec", &line]);
+    }
+}
+
+impl Friend {
+    /// The line that makes the other friend a direct peer.
+    pub(crate) fn direct(&self) -> String {
+        let other = 5 - self.number;
+        format!("#convoy: Direct = {} 10.8.0.{other}/32", public_key(other))
+    }
+
+    pub(crate) fn convoy(&self, arguments: &[&str]) -> Outcome {
+        let mut command = self.place.command(convoy_program());
+        command.args(arguments);
+        command.env("LOG_LEVEL", "debug").env_remove("RUST_LOG");
+        command.env_remove("DBUS_SYSTEM_BUS_ADDRESS");
+        let number = self.commands.fetch_add(1, Ordering::Relaxed);
+        let file = |kind| {
+            let name = format!("{kind}-{number:03}");
+            self.place.run_directory().join(name)
+        };
+        Running::start(command, file("out"), file("said")).wait()
+    }
+
+    /// The status of the other friend as a direct peer.
+    pub(crate) fn direct_status(&self, other: &Self) -> Value {
+        let outcome = self.convoy(&["status", "--json", "wg0"]).succeeds();
+        let status: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        let peers = status["interfaces"][0]["peers"].as_array().unwrap();
+        let directs = peers.iter().filter_map(|peer| peer["direct"].as_array());
+        let mut directs = directs.flatten();
+        let found = directs.find(|direct| direct["address"] == other.inside);
+        found.cloned().unwrap_or_else(|| panic!("{status}"))
+    }
+
+    /// The kind and address of the direct path to the other friend, or why there is none.
+    pub(crate) fn path(&self, other: &Self) -> Result<(String, String), String> {
+        let status = self.direct_status(other);
+        let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
+        match status["path"].as_str() {
+            Some("direct") => Ok((text("kind"), text("remote"))),
+            _ => Err(text("why")),
+        }
+    }
+
+    /// Sends a packet each 20 ms to the other friend, until it is dropped.
+    pub(crate) fn start_ping(&self, other: &Self) -> Ping {
+        let mut command = self.place.command("ping");
+        command.args(["-n", "-q", "-i", "0.02", &other.inside]);
+        command.stdout(std::process::Stdio::null());
+        Ping(command.spawn().unwrap())
+    }
+
+    /// Requires that all of many packets to the other friend are answered.
+    pub(crate) fn reaches(&self, other: &Self) {
+        let lost = self.lost(other);
+        assert_eq!(lost, 0, "packets to {}", other.inside);
+    }
+
+    /// How many of [`LOOK`] packets to the other friend are lost, in percent.
+    pub(crate) fn lost(&self, other: &Self) -> u64 {
+        let mut command = self.place.command("ping");
+        command.args([
+            "-n",
+            "-q",
+            "-i",
+            "0.02",
+            "-c",
+            LOOK,
+            "-W",
+            "2",
+            &other.inside,
+        ]);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let percent = said.split("% packet loss").next().unwrap_or_default();
+        let percent = percent.rsplit([' ', ',']).next().unwrap_or_default();
+        percent.parse::<f64>().unwrap_or_else(|_| panic!("{said}")) as u64
+    }
+
+    fn set_up(&self) {
+        let line = format!(
+            "umask 022; mkdir -p /run/etc/wireguard /run/lib; chmod 700 /run/etc/wireguard
+             (cd /etc; cp -a {ETC} /run/etc) 2>/dev/null || true
+             echo nameserver 192.0.2.53 > /run/etc/resolv.conf
+             mount --bind /run/etc /etc; mount --bind /run/lib /var/lib"
+        );
+        output_of(&self.place, "sh", &["-ec", &line]);
+    }
+
+    fn log(&self) -> String {
+        let files = fs::read_dir(self.place.run_directory()).unwrap().flatten();
+        let mut paths: Vec<_> = files.map(|file| file.path()).collect();
+        paths.sort();
+        let is_log = |name: &str| name.starts_with("out-") || name.starts_with("said-");
+        paths.retain(|path| {
+            path.file_name()
+                .and_then(|it| it.to_str())
+                .is_some_and(is_log)
+        });
+        let logs = paths.iter().map(|path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            format!("--- {}: {}\n{text}", self.inside, path.display())
+        });
+        logs.collect()
+    }
+}
+
+/// A program that ends when dropped.
+pub(crate) struct Ping(Child);
+
+impl Drop for Ping {
+    fn drop(&mut self) {
+        // Both fail only if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Friends {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let logs = self.all.iter().map(Friend::log);
+            let all: String = logs.collect();
+            let lines: Vec<_> = all
+                .lines()
+                .filter(|line| !line.contains("\"interfaces\""))
+                .collect();
+            eprintln!("--- the friends' commands wrote:\n{}", lines.join("\n"));
+        }
+        for server in &mut self.servers {
+            // Both fail only if it has ended.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
