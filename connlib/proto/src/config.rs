@@ -9,7 +9,7 @@ use std::{
 };
 
 pub use convoy_types::{
-    AllowedIpUpdate, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs, PeerUpdate,
+    AllowedIpUpdate, CandidateKind, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs, PeerUpdate,
     Prefix, PresharedKey, PrivateKey, PublicKey, WhyNotDirect,
 };
 

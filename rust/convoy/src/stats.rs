@@ -1,5 +1,6 @@
 //! `convoy stats`: requests a running daemon's counters; also the daemon's answer.
 
+pub(crate) mod direct;
 mod text;
 
 use std::{
@@ -48,6 +49,10 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<()> {
 
 /// The report of the daemon in this process.
 pub(crate) fn report(interface: &str, snapshot: &Snapshot) -> Report {
+    let peers = snapshot.peers.iter().map(|of| Peer {
+        direct: direct::peers_of(of.public_key, &snapshot.directs),
+        ..peer(of)
+    });
     Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         interface: interface.to_owned(),
@@ -56,7 +61,7 @@ pub(crate) fn report(interface: &str, snapshot: &Snapshot) -> Report {
         fwmark: snapshot.fwmark,
         recent: Some(recent(&snapshot.recent)),
         counters: totals(&snapshot.counters),
-        peers: snapshot.peers.iter().map(peer).collect(),
+        peers: peers.collect(),
     }
 }
 
@@ -127,6 +132,7 @@ fn peer(peer: &PeerSnapshot) -> Peer {
         tx_bytes: peer.tx_bytes,
         rx_packets: peer.rx_packets,
         tx_packets: peer.tx_packets,
+        direct: Vec::new(),
     }
 }
 

@@ -13,6 +13,7 @@
 //! and newer daemons.
 
 mod counters;
+mod direct;
 mod figures;
 mod query;
 #[cfg(any(test, feature = "schema"))]
@@ -20,6 +21,7 @@ pub mod schema;
 mod status;
 
 pub use counters::{Counters, Traffic};
+pub use direct::{DataPath, DirectPeer};
 pub use figures::{HISTOGRAMS, HistogramFigure, HistogramUnit};
 pub use query::{QueryError, REQUEST, answer, json_of, query};
 pub use status::{
@@ -101,4 +103,7 @@ pub struct Peer {
     pub rx_packets: u64,
     /// Packets sent to this peer.
     pub tx_packets: u64,
+    /// Peers that are met through this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub direct: Vec<DirectPeer>,
 }

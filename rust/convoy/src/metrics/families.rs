@@ -9,6 +9,7 @@
 //!
 //! Addresses are no labels: a roaming peer would make new series for ever.
 
+mod directs;
 mod peers;
 
 use std::{borrow::Cow, fmt};
@@ -84,7 +85,8 @@ impl Families {
         let help = "Peers without series of their own, as there are too many";
         out.gauge("peers_omitted", help, omitted as u64)?;
         let client = self.observation.client.as_ref();
-        peers::write(out, shown, client.map(|client| &client.names), self.now)
+        peers::write(out, shown, client.map(|client| &client.names), self.now)?;
+        directs::write(out, shown)
     }
 }
 

@@ -154,7 +154,8 @@ fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
             "  {name:<10}{packets:>18} packets{bytes:>14} encrypted"
         )?;
     }
-    Ok(())
+    let mut directs = peer.direct.iter();
+    directs.try_for_each(|direct| writeln!(out, "  {}", super::direct::line(direct)))
 }
 
 /// `1234567` as `1,234,567`.

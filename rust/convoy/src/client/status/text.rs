@@ -10,7 +10,10 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{paragraph::fill, stats::binary};
+use crate::{
+    paragraph::fill,
+    stats::{binary, direct},
+};
 use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Rate, Status,
     Statuses,
@@ -185,6 +188,9 @@ fn write_peer(out: &mut String, status: &PeerStatus, now: Timestamp) -> fmt::Res
         field(out, "transfer", format!("{received} received, {sent} sent"))?;
     }
     optional(out, "rate", status.rate.map(rate))?;
+    let mut directs = peer.direct.iter();
+    directs
+        .try_for_each(|direct| writeln!(out, "{}", fill(&direct::line(direct), "  ", "    ")))?;
     let keepalive = u64::from(peer.persistent_keepalive);
     let keepalive = (keepalive > 0).then(|| format!("every {}", span(keepalive)));
     optional(out, "persistent keepalive", keepalive)

@@ -1,0 +1,63 @@
+//! The series of peers that are met through a hub; none if there is no such peer.
+
+use std::fmt;
+
+use convoy_report::{DataPath, DirectPeer, Peer};
+use prometheus_client::registry::Unit;
+
+use super::{Labels, Out};
+
+/// A counter of a peer.
+type Figure = fn(&DirectPeer) -> u64;
+
+/// Writes them for the peers behind these hubs.
+pub(super) fn write(out: &mut Out<'_>, hubs: &[Peer]) -> fmt::Result {
+    let all = || hubs.iter().flat_map(|hub| &hub.direct);
+    if all().next().is_none() {
+        return Ok(());
+    }
+    let up = all().map(|it| (labels_of(it), u64::from(it.path == DataPath::Direct)));
+    let help = "Whether data to a peer takes a direct path";
+    out.gauges("direct_path", help, None, up)?;
+    let counters: [(&str, &str, Option<&Unit>, Figure); 5] = [
+        (
+            "direct_sent",
+            "Bytes of datagrams sent to a peer without the hub",
+            Some(&Unit::Bytes),
+            |it| it.tx_bytes,
+        ),
+        (
+            "direct_received",
+            "Bytes of datagrams from a peer without the hub",
+            Some(&Unit::Bytes),
+            |it| it.rx_bytes,
+        ),
+        (
+            "direct_packets_by_hub",
+            "Packets to a peer that left by the hub",
+            None,
+            |it| it.packets_by_hub,
+        ),
+        (
+            "direct_probes_sent",
+            "Probes of paths to a peer",
+            None,
+            |it| it.probes_sent,
+        ),
+        (
+            "direct_probes_answered",
+            "Probes of paths that a peer has answered",
+            None,
+            |it| it.probes_answered,
+        ),
+    ];
+    for (name, help, unit, figure) in counters {
+        let series = all().map(|it| (labels_of(it), figure(it)));
+        out.counters(name, help, unit, series)?;
+    }
+    Ok(())
+}
+
+fn labels_of(peer: &DirectPeer) -> Labels<'_, 1> {
+    [("public_key", peer.public_key.as_str())]
+}

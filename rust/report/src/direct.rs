@@ -1,0 +1,52 @@
+//! Peers that are met through another one, their hub.
+
+use serde::{Deserialize, Serialize};
+
+/// A peer that is met through a hub, and the path to it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DirectPeer {
+    /// In base64.
+    pub public_key: String,
+    /// Address inside the tunnel.
+    pub address: String,
+    /// The path that data takes.
+    pub path: DataPath,
+    /// Address and port of the direct path; absent if there is none.
+    pub remote: Option<String>,
+    /// Origin of this address: `host` is the peer's own, `mapped` its router's by port mapping, `reflexive` its router's
+    /// as a STUN server saw it, `learnt` the one that it was heard from, `relayed` a relay's.
+    pub kind: Option<String>,
+    /// Round trip of the direct path in microseconds, once measured.
+    pub round_trip_us: Option<u64>,
+    /// Reason why there is no direct path, in one word: `idle`, `meeting`, `no_answer`, `no_candidates`, `unreachable`,
+    /// `unanswered`, `one_way` or `address_vanished`.
+    pub why: Option<String>,
+    /// Round trip by the hub in microseconds, once measured.
+    pub hub_round_trip_us: Option<u64>,
+    /// Seconds since the last handshake with the peer; absent if there was none.
+    pub handshake_age: Option<u64>,
+    /// Bytes of datagrams received, without those by the hub.
+    pub rx_bytes: u64,
+    /// Bytes of datagrams sent, without those by the hub.
+    pub tx_bytes: u64,
+    /// Packets that left by the hub.
+    pub packets_by_hub: u64,
+    /// Probes sent.
+    pub probes_sent: u64,
+    /// Probes that were answered.
+    pub probes_answered: u64,
+}
+
+/// The path that data to a peer takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DataPath {
+    /// Straight to the peer.
+    Direct,
+    /// By the hub.
+    #[default]
+    Hub,
+}
