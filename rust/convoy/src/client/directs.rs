@@ -7,8 +7,9 @@ use convoy_proto::config::PublicKey;
 
 use crate::supervised::protocol::{Direct, DirectPaths, Key, Secret};
 
-/// Most addresses of this end of the tunnel that the process is told, and most STUN servers.
+/// Most addresses of this end of the tunnel that the process is told.
 const MOST_INNER_ADDRESSES: usize = 64;
+/// Most STUN servers that it is told.
 const MOST_STUN_SERVERS: usize = 8;
 
 /// Remembers what the tunnel's process was told of direct paths.
