@@ -69,7 +69,7 @@ fn examine(main: &str, drop_in: &str) {
 }
 
 /// As [`crate::Reader::read`], but of texts, and without key files.
-fn read(texts: &[&str]) -> (Option<Config>, Report) {
+pub(crate) fn read(texts: &[&str]) -> (Option<Config>, Report) {
     let tables = RouteTables::parse("100 office");
     let (mut draft, mut report) = (Draft::default(), Report::default());
     for (file, text) in texts.iter().enumerate() {

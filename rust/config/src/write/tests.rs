@@ -1,4 +1,6 @@
-use crate::{Reader, Report};
+use proptest::{collection::vec, prelude::*};
+
+use crate::{Reader, Report, encode_key, fuzz};
 
 use super::*;
 
@@ -61,4 +63,60 @@ fn a_configuration_is_written_as_it_was_read_but_without_drop_ins() -> Result<()
     assert_eq!(config.peers.len(), 3);
     assert_eq!(*to_wg_quick(&config), FILE);
     Ok(())
+}
+
+/// The words of a `Direct` line, apart from its key.
+fn direct() -> impl Strategy<Value = String> {
+    let prefix = prop_oneof![
+        (any::<[u8; 4]>(), 0..=32_u8).prop_map(|(it, length)| (it.into(), length)),
+        (any::<[u8; 16]>(), 0..=128_u8).prop_map(|(it, length)| (it.into(), length)),
+    ];
+    let prefix = prefix.prop_map(|(address, length): (std::net::IpAddr, u8)| {
+        let network = convoy_types::Prefix::network_of(address, length);
+        network.expect("a valid length").to_string()
+    });
+    let address = any::<[u8; 16]>().prop_map(|it| std::net::Ipv6Addr::from(it).to_string());
+    let space = || prop::sample::select(vec![" ", "  ", "\t"]);
+    let file = prop::option::of("[a-zA-Z/._=, -]{0,9}[a-z]");
+    let word = prop::sample::select(vec!["PresharedKeyFile", "presharedkeyfile"]);
+    let parts = (
+        space(),
+        address,
+        vec((space(), prefix), 0..4),
+        space(),
+        word,
+        file,
+    );
+    parts.prop_map(|(before, address, prefixes, behind, word, file)| {
+        let more: String = prefixes
+            .iter()
+            .map(|(space, it)| format!(",{space}{it}"))
+            .collect();
+        let file = file.map(|file| format!("{behind}{word} = {file}"));
+        format!("{before}{address}{more}{}", file.unwrap_or_default())
+    })
+}
+
+proptest! {
+    #[test]
+    fn direct_peers_are_the_same_when_they_are_written_and_read_again(lines in vec(direct(), 1..5)) {
+        let mut text = String::from(
+            "[Interface]\nAddress = 10.0.0.1, fd00::1\n[Peer]\n\
+             PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = 0.0.0.0/0, ::/0\n",
+        );
+        for (index, line) in lines.iter().enumerate() {
+            let key = encode_key(&[index as u8 + 1; 32]);
+            text += &format!("#convoy: Direct = {}{line}\n", *key);
+        }
+        let (config, report) = fuzz::read(&[&text]);
+        // Only by chance are two prefixes the same.
+        prop_assume!(!report.to_string().contains("same prefix"));
+        let config = config.unwrap_or_else(|| panic!("{report}\n{text}"));
+        prop_assert_eq!(config.peers[0].directs.len(), lines.len());
+        let written = to_wg_quick(&config);
+        let (again, report) = fuzz::read(&[&written]);
+        let again = again.unwrap_or_else(|| panic!("{report}"));
+        prop_assert_eq!(&again.peers, &config.peers, "{}", *written);
+        prop_assert_eq!(&*to_wg_quick(&again), &*written);
+    }
 }
