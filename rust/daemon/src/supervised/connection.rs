@@ -7,6 +7,7 @@ use std::{
 
 use nix::unistd::Pid;
 use tokio::{io::Interest, net::UnixStream};
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{descriptors, protocol::Message};
 
@@ -167,15 +168,15 @@ impl Connection {
             return Ok(None);
         }
         let message = serde_json::from_slice(&self.input[..length])?;
-        self.input.drain(..length);
+        remove_first(&mut self.input, length);
         self.input.shrink_to(CHUNK);
         self.searched = 0;
         Ok(Some(message))
     }
 
     fn read_some(&mut self) -> Result<(), Lost> {
-        let mut chunk = [0; CHUNK];
-        match self.stream.try_read(&mut chunk) {
+        let mut chunk = Zeroizing::new([0; CHUNK]);
+        match self.stream.try_read(&mut chunk[..]) {
             Ok(0) => Err(Lost::Closed),
             Ok(length) => {
                 self.input.extend_from_slice(&chunk[..length]);
@@ -189,7 +190,7 @@ impl Connection {
     fn write_some(&mut self) -> Result<(), Lost> {
         while self.is_behind() {
             match self.stream.try_write(&self.output) {
-                Ok(length) => drop(self.output.drain(..length)),
+                Ok(length) => remove_first(&mut self.output, length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }
@@ -203,6 +204,14 @@ impl Connection {
     pub(super) fn stream(&self) -> &UnixStream {
         &self.stream
     }
+}
+
+/// Removes bytes from the front and leaves no copy of them behind: a message may have a preshared key in it.
+fn remove_first(buffer: &mut Vec<u8>, length: usize) {
+    let left = buffer.len() - length;
+    buffer.copy_within(length.., 0);
+    buffer[left..].zeroize();
+    buffer.truncate(left);
 }
 
 fn line_of<M: Message>(message: &M) -> Result<Vec<u8>, Lost> {
