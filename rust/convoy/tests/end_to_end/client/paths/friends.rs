@@ -117,7 +117,7 @@ impl Friends {
         let Friend { inside, number, .. } = friend;
         let text = format!(
             "[Interface]\nPrivateKey = {own}\nAddress = {inside}/24\nListenPort = 5182{number}\n{interface}\n\
-             [Peer]\nPublicKey = {key}\nEndpoint = {}:51820\nAllowedIPs = 10.8.0.0/24\n{hub}\n",
+             [Peer]\nPublicKey = {key}\nEndpoint = {}:51820\nAllowedIPs = 10.8.0.0/24\nPersistentKeepalive = 25\n{hub}\n",
             self.at_hub.v4
         );
         let path = friend.place.run_directory().join("etc/wireguard/wg0.conf");
