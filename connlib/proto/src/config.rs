@@ -9,8 +9,8 @@ use std::{
 };
 
 pub use convoy_types::{
-    AllowedIpUpdate, CandidateKind, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs, PeerUpdate,
-    Prefix, PresharedKey, PrivateKey, PublicKey, WhyNotDirect,
+    AllowedIpUpdate, CandidateKind, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs,
+    PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey, WhyNotDirect,
 };
 
 use crate::counters::Counters;

@@ -5,10 +5,14 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use convoy_paths::{Agent, ProbeBudget};
+use convoy_paths::{Agent, MAX_CANDIDATES, ProbeBudget};
+use convoy_stun::Client as Stun;
 use convoy_types::{Candidate, CandidateKind, DirectPeer};
 
 use crate::config::{Prefix, PublicKey};
+
+/// Most candidates that STUN servers have told.
+const MAX_REFLEXIVE: usize = 4;
 
 /// The peers of a node that are met through hubs.
 #[derive(Debug, Default)]
@@ -21,6 +25,7 @@ pub(crate) struct Directs {
     /// The port of the UDP sockets.
     pub(crate) port: u16,
     pub(crate) budget: ProbeBudget,
+    pub(crate) stun: Stun,
 }
 
 /// The part of a peer that ordinary peers lack.
@@ -37,14 +42,21 @@ pub(crate) struct Direct {
 }
 
 impl Directs {
+    /// The addresses at which this machine may be reached.
     pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        let of = |kind, address| Candidate { kind, address };
         let hosts = self.hosts.iter().filter(|_| self.port != 0);
-        hosts
-            .map(|ip| Candidate {
-                kind: CandidateKind::Host,
-                address: SocketAddr::new(*ip, self.port),
-            })
-            .collect()
+        let hosts = hosts.map(|ip| SocketAddr::new(*ip, self.port));
+        let hosts: Vec<_> = hosts.collect();
+        let mut seen = self.stun.addresses();
+        // Without a NAT, a server sees the host's own address.
+        seen.retain(|address| !hosts.contains(address));
+        seen.truncate(MAX_REFLEXIVE);
+        let hosts = hosts.iter().take(MAX_CANDIDATES - seen.len());
+        let hosts = hosts.map(|address| of(CandidateKind::Host, *address));
+        let seen = seen.iter();
+        let seen = seen.map(|address| of(CandidateKind::Reflexive, *address));
+        hosts.chain(seen).collect()
     }
 }
 

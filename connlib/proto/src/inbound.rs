@@ -122,7 +122,7 @@ impl Node {
                 self.open_batch(batch, now, sink);
                 Ok(self.handle_handshake(datagram, Way::Wire, now))
             }
-            _ => Ok(Err(DropReason::InboundNotWireGuard)),
+            _ => Ok(self.take_foreign(&datagram, now)),
         }
     }
 

@@ -44,12 +44,17 @@ impl Node {
             self.remove_direct(&key);
         }
         self.directs.own.clone_from(&directs.own);
-        self.directs.hosts.clone_from(&directs.hosts);
+        if self.directs.hosts != directs.hosts {
+            self.directs.hosts.clone_from(&directs.hosts);
+            self.directs.stun.network_changed(now);
+        }
+        self.directs.stun.set_servers(&directs.stun, now);
         for peer in wanted {
             self.set_direct(peer);
         }
         self.overlay_prefixes();
         self.tell_candidates(now);
+        self.arm_agents(now);
     }
 
     /// Sets the port of the UDP sockets, which candidates of this machine name; 0 if there are none.
@@ -104,7 +109,7 @@ impl Node {
         if let Some(direct) = &mut self.peers[id].direct {
             direct.agent = agent;
         }
-        self.arm_agents();
+        self.arm_agents(now);
     }
 
     /// Computes the keys of a peer that is met through a hub, if the device has a private key.

@@ -35,8 +35,13 @@ impl Randomness {
 
     /// A number; `None` if there is no randomness.
     pub(crate) fn number(&mut self) -> Option<u64> {
-        let mut number = [0; 8];
-        (self.0)(&mut number).then(|| u64::from_le_bytes(number))
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    /// Some bytes, no secret; `None` if there is no randomness.
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        (self.0)(&mut bytes).then_some(bytes)
     }
 
     /// A session index for which `is_taken` is false; `None` if there is no randomness.

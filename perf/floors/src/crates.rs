@@ -59,6 +59,7 @@ mod tests {
         ("snow", &["convoy-proto"]),
         ("boringtun", &["convoy-proto"]),
         ("ring", &["convoy-aead"]),
+        ("stun-types", &["convoy-stun"]),
         ("turn-client-proto", &["convoy-turn"]),
         ("smoltcp", &["convoy-smoltcp"]),
         ("fast-socks5", &["convoy-network"]),
@@ -93,7 +94,7 @@ mod tests {
     ];
 
     /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
-    const PURE: [&str; 9] = [
+    const PURE: [&str; 10] = [
         "convoy-lifecycle",
         "convoy-packet",
         "convoy-paths",
@@ -101,6 +102,7 @@ mod tests {
         "convoy-aead",
         "convoy-proto",
         "convoy-report",
+        "convoy-stun",
         "convoy-turn",
         "convoy-stages",
     ];
@@ -127,12 +129,13 @@ mod tests {
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
         ("convoy-paths", &["convoy-types"]),
+        ("convoy-stun", &[]),
         ("convoy-turn", &[]),
         ("convoy-tun", &["convoy-packet", "convoy-types"]),
         ("convoy-gso", &["convoy-types"]),
         (
             "convoy-proto",
-            &["convoy-aead", "convoy-paths", "convoy-types"],
+            &["convoy-aead", "convoy-paths", "convoy-stun", "convoy-types"],
         ),
         (
             "convoy-tunnel",

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use convoy_paths::{Event, MAX_MESSAGE, Message, Origin, Transmit};
-use convoy_types::WhyNotDirect;
+use convoy_types::{Datagram, WhyNotDirect};
 
 use crate::{
     counters::DropReason,
@@ -89,6 +89,26 @@ impl Node {
         Ok(())
     }
 
+    /// Takes a datagram that is not WireGuard's: the answer of a STUN server.
+    #[cold]
+    pub(crate) fn take_foreign(
+        &mut self,
+        datagram: &Datagram<'_>,
+        now: Duration,
+    ) -> Result<(), DropReason> {
+        let stun = &mut self.directs.stun;
+        let is_answer = convoy_stun::is_message(datagram.bytes)
+            && stun.handle_datagram(datagram.from, datagram.bytes, now);
+        if !is_answer {
+            return Err(DropReason::InboundNotWireGuard);
+        }
+        if stun.take_changed() {
+            self.tell_candidates(now);
+        }
+        self.arm_agents(now);
+        Ok(())
+    }
+
     /// Handles the time of all agents whose time has come.
     pub(crate) fn handle_agents_timeout(&mut self, now: Duration) {
         for id in self.direct_ids() {
@@ -102,7 +122,10 @@ impl Node {
                 self.drive(id, now);
             }
         }
-        self.arm_agents();
+        self.arm_agents(now);
+        if self.directs.stun.take_changed() {
+            self.tell_candidates(now);
+        }
     }
 
     /// Tells the peers at which addresses this machine may be reached.
@@ -130,14 +153,28 @@ impl Node {
         if let Some(event) = direct.and_then(|direct| direct.agent.poll_event()) {
             self.change_path(id, event, now);
         }
-        self.arm_agents();
+        self.arm_agents(now);
     }
 
-    pub(super) fn arm_agents(&mut self) {
+    /// Sees to it that the agents get their time, and that STUN servers are asked while one of them is at work.
+    pub(super) fn arm_agents(&mut self, now: Duration) {
         let peers = self.directs.by_key.values().map(|id| &self.peers[*id]);
         let agents = peers.filter_map(|peer| Some(&peer.direct.as_deref()?.agent));
         let next = agents.filter_map(convoy_paths::Agent::poll_timeout).min();
-        self.deadlines.arm_agents(next);
+        self.directs.stun.set_wanted(next.is_some(), now);
+        while let Some(request) = self
+            .directs
+            .stun
+            .poll_transmit(|| self.randomness.bytes(), now)
+        {
+            let endpoint = Endpoint {
+                address: request.to,
+                source: None,
+            };
+            self.push_control(endpoint, &request.bytes);
+        }
+        let next = next.into_iter().chain(self.directs.stun.poll_timeout());
+        self.deadlines.arm_agents(next.min());
     }
 
     /// Seals a message about paths and sends it.

@@ -311,6 +311,56 @@ fn without_the_hub_or_the_peer_nothing_is_left_and_they_come_back() {
 }
 
 #[test]
+fn a_stun_server_is_asked_while_two_meet_and_only_its_answer_is_taken() {
+    let mut world = World::new(&[A, B]);
+    let server = SocketAddr::from(([198, 51, 100, 1], 3478));
+    world.stun = Some(server);
+    world.set_directs(A, &[B], None);
+    world.pass(100 * SECOND);
+    let asked = |world: &World| world.direct.iter().filter(|it| it.to == server).count();
+    assert_eq!(asked(&world), 0, "nobody wants to know");
+    world.cut(A, B);
+    world.send(A, B, DATA);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(asked(&world), 1);
+    let request = world.direct.iter().find(|it| it.to == server).unwrap();
+    let answer = stun_answer(&request.bytes, ([203, 0, 113, 7], 4000).into());
+    let before = world.hosts[A].drops(DropReason::InboundNotWireGuard);
+    world.arrive_from(([198, 51, 100, 2], 3478).into(), A, &answer);
+    assert_eq!(
+        world.hosts[A].drops(DropReason::InboundNotWireGuard),
+        before + 1
+    );
+    world.direct.clear();
+    world.arrive_from(server, A, &answer);
+    assert_eq!(
+        world.hosts[A].drops(DropReason::InboundNotWireGuard),
+        before + 1
+    );
+    // B learns the address, and tries it.
+    world.pass(SECOND);
+    let tried = SocketAddr::from(([203, 0, 113, 7], 4000));
+    assert!(world.direct.iter().any(|it| it.from == B && it.to == tried));
+    world.pass(900 * SECOND);
+    let count = asked(&world);
+    world.pass(900 * SECOND);
+    assert_eq!(asked(&world), count, "nobody wants to know any more");
+}
+
+/// The answer of a STUN server that sees this address.
+fn stun_answer(request: &[u8], seen: SocketAddr) -> Vec<u8> {
+    use stun_types::{
+        attribute::XorMappedAddress,
+        message::{Message, MessageWrite as _, MessageWriteExt as _, MessageWriteVec},
+    };
+    let request = Message::from_bytes(request).unwrap();
+    let mut answer = Message::builder_success(&request, MessageWriteVec::new());
+    let mapped = XorMappedAddress::new(seen, request.transaction_id());
+    answer.add_attribute(&mapped).unwrap();
+    answer.finish()
+}
+
+#[test]
 fn a_link_that_was_down_meets_again() {
     let mut world = World::new(&[A, B]);
     world.talk(A, B, 2 * SECOND);

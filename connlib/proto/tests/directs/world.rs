@@ -52,6 +52,8 @@ pub(crate) struct World {
     /// All datagrams sent so far between clients.
     pub(crate) direct: Vec<Flying>,
     pub(crate) weather: Weather,
+    /// The STUN server that clients are told.
+    pub(crate) stun: Option<SocketAddr>,
     /// Last bytes of the tunnel addresses that a hostile hub changes in what it forwards: from one to another.
     pub(crate) forged_source: Option<(u8, u8)>,
     pub(crate) dice: Dice,
@@ -99,6 +101,7 @@ impl World {
             cut: HashSet::new(),
             direct: Vec::new(),
             weather: Weather::default(),
+            stun: None,
             forged_source: None,
             dice: Dice(1),
         };
@@ -126,7 +129,7 @@ impl World {
             own: vec![self.hosts[user].inner],
             peers: peers.collect(),
             hosts: vec![self.hosts[user].address.ip()],
-            stun: Vec::new(),
+            stun: self.stun.into_iter().collect(),
         };
         self.hosts[user].node.set_directs(&directs, self.now);
         self.collect(user);
