@@ -221,6 +221,7 @@ impl Agent {
                     self.handle_probe(remote, now);
                 }
             }
+            Message::Leave => self.leave(now),
             Message::Reply { id, .. } => {
                 if let Origin::Direct { remote, local } = origin {
                     self.handle_reply(id, remote, local, now);
@@ -353,6 +354,12 @@ impl Agent {
             remote: pair.candidate.address,
             local: pair.source,
         }
+    }
+
+    /// Drops the path and makes a pause, as the peer wants none.
+    fn leave(&mut self, now: Duration) {
+        self.drop_path(WhyNotDirect::NoAnswer, now);
+        self.not_before = now + self.pause;
     }
 
     fn answer(&mut self, message: Message, to: Origin) {

@@ -46,6 +46,8 @@ pub enum Message {
         /// The source address of the probe as the replier saw it.
         observed: SocketAddr,
     },
+    /// Says that the sender leaves the path: from now on it takes data by the hub only.
+    Leave,
 }
 
 /// The addresses of a peer.
@@ -109,6 +111,7 @@ impl Message {
                 write_address(*observed, buffer);
                 buffer.resize(start + PROBE, 0);
             }
+            Self::Leave => buffer.push(5),
         }
     }
 
@@ -150,6 +153,7 @@ impl Message {
                 id: u64::from_be_bytes(rest.take()?),
                 observed: rest.address()?,
             }),
+            5 => Ok(Self::Leave),
             other => Err(InvalidMessage::Type(other)),
         }
     }
@@ -251,6 +255,7 @@ mod tests {
             any::<u64>().prop_map(|generation| Message::Received { generation }),
             any::<u64>().prop_map(|id| Message::Probe { id }),
             (any::<u64>(), addresses()).prop_map(|(id, observed)| Message::Reply { id, observed }),
+            Just(Message::Leave),
         ]
     }
 

@@ -41,6 +41,7 @@ impl Node {
         let all = self.directs.by_key.iter();
         let leaving: Vec<_> = all.filter(|it| !stays(*it)).map(|(key, _)| *key).collect();
         for key in leaving {
+            self.say_leave(&key, now);
             self.remove_direct(&key);
         }
         self.directs.own.clone_from(&directs.own);

@@ -6,6 +6,7 @@ use convoy_paths::{Event, MAX_MESSAGE, Message, Origin, Transmit};
 use convoy_types::{Datagram, WhyNotDirect};
 
 use crate::{
+    config::PublicKey,
     counters::DropReason,
     handshake::Way,
     messages::{DATA_HEADER, DATA_OVERHEAD, LONGEST_BY_HUB},
@@ -107,6 +108,25 @@ impl Node {
         }
         self.arm_agents(now);
         Ok(())
+    }
+
+    /// Tells a peer that is about to be removed to send by the hub, whichever way it is reached.
+    pub(super) fn say_leave(&mut self, key: &PublicKey, now: Duration) {
+        let Some(id) = self
+            .direct_id(key)
+            .filter(|id| self.peers[*id].can_send(now))
+        else {
+            return;
+        };
+        let endpoint = self.peers[id].endpoint;
+        let path = endpoint.map(|endpoint| Origin::Direct {
+            remote: endpoint.address,
+            local: endpoint.source,
+        });
+        for to in path.into_iter().chain([Origin::Hub]) {
+            let message = Message::Leave;
+            self.send_message(id, &Transmit { message, to }, now);
+        }
     }
 
     /// Handles the time of all agents whose time has come.

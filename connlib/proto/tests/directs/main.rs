@@ -297,10 +297,14 @@ fn without_the_hub_or_the_peer_nothing_is_left_and_they_come_back() {
     world.hosts[A].set_peer(back, now);
     world.talk(A, B, 3 * SECOND);
     world.status(A).path.unwrap();
+    world.talk(B, A, SECOND);
     world.set_directs(A, &[], None);
+    world.pass(SECOND);
     let sent = world.direct.len();
-    assert_eq!(world.talk(A, B, SECOND), 10);
-    assert_eq!(world.direct.len(), sent);
+    for (from, to) in [(A, B), (B, A)] {
+        assert_eq!(world.talk(from, to, SECOND), 10);
+    }
+    assert_eq!(world.direct.len(), sent, "the other end was told");
     assert!(
         world.hosts[A]
             .node

@@ -8,13 +8,22 @@
 
 mod friends;
 
-use std::time::Duration;
-
-use convoy_lab::{Nat, RouterOptions};
+use convoy_lab::{Nat, RouterOptions, eventually};
 use friends::Friends;
 
-/// How long two friends may take to meet on a machine that does much else.
-const MEETS: Duration = Duration::from_secs(10);
+use crate::scene::DEADLINE;
+
+/// A home without IPv6.
+const HOME: RouterOptions = RouterOptions {
+    nat: Nat::Home,
+    hairpin: false,
+    ipv6: false,
+    inside: [192, 168],
+};
+const HARD: RouterOptions = RouterOptions {
+    nat: Nat::Hard,
+    ..HOME
+};
 
 #[test]
 fn two_friends_at_the_internet_itself_meet() {
@@ -22,12 +31,144 @@ fn two_friends_at_the_internet_itself_meet() {
         return;
     };
     friends.up();
+    friends.meet_by("host", "host");
+    let remote = friends.all[0].path(&friends.all[1]).unwrap().1;
+    let expected = format!("[{}]:51823", friends.all[1].outside.v6.unwrap());
+    assert_eq!(remote, expected, "IPv6 comes first");
+    friends.talk_directly();
+    // Down and up again.
+    friends.all[0].convoy(&["down", "wg0"]).succeeds();
+    friends.all[0].convoy(&["up", "wg0"]).succeeds();
+    friends.meet_by("host", "host");
+    friends.talk_directly();
+}
+
+#[test]
+fn two_friends_behind_a_home_router_each_meet_by_what_stun_says() {
+    let Some(mut friends) = Friends::apart([Some(HOME), Some(HOME)]) else {
+        return;
+    };
+    friends.use_stun();
+    friends.up();
+    friends.meet_by("reflexive", "reflexive");
+    friends.talk_directly();
+}
+
+#[test]
+fn a_friend_behind_a_hard_nat_meets_one_at_the_internet_by_the_address_heard() {
+    let Some(friends) = Friends::apart([Some(HARD), None]) else {
+        return;
+    };
+    friends.up();
+    friends.meet_by("host", "learnt");
+    friends.talk_directly();
+}
+
+#[test]
+fn friends_behind_one_router_meet_at_home() {
+    let Some(mut friends) = Friends::together(HOME) else {
+        return;
+    };
+    friends.use_stun();
+    friends.up();
+    friends.meet_by("host", "host");
+    friends.talk_directly();
+}
+
+#[test]
+fn two_hard_nats_leave_data_at_the_hub_and_the_status_says_why() {
+    let Some(mut friends) = Friends::apart([Some(HARD), Some(HARD)]) else {
+        return;
+    };
+    friends.use_stun();
+    friends.up();
     let [a, b] = &friends.all;
-    assert!(friends.meet() < MEETS);
-    let expected = ("host".to_owned(), format!("{}:51823", b.outside.v4));
-    assert_eq!(a.path(b), Ok(expected));
-    let before = friends.at_hub();
+    let ping = a.start_ping(b);
+    let is_told = || (a.path(b) == Err("unreachable".to_owned())).then_some(());
+    assert!(
+        eventually(2 * DEADLINE, is_told).is_some(),
+        "{:?}",
+        a.path(b)
+    );
+    drop(ping);
+    a.reaches(b);
+    let text = a.convoy(&["status", "wg0"]).succeeds().stdout;
+    assert!(
+        text.contains("by the hub: none of its addresses answers"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_friend_with_a_stock_wireguard_is_reached_by_the_hub() {
+    let Some(friends) = Friends::apart([None, None]) else {
+        return;
+    };
+    let [a, b] = &friends.all;
+    friends.configure(b, "", "");
+    friends.up();
+    a.reaches(b);
+    let ping = a.start_ping(b);
+    let is_told = || (a.path(b) == Err("no_answer".to_owned())).then_some(());
+    assert!(
+        eventually(2 * DEADLINE, is_told).is_some(),
+        "{:?}",
+        a.path(b)
+    );
+    drop(ping);
     a.reaches(b);
     b.reaches(a);
-    assert!(friends.at_hub() < before + 10, "data goes directly");
+}
+
+#[test]
+fn a_path_that_is_cut_gives_its_data_to_the_hub_and_comes_back() {
+    let Some(friends) = Friends::apart([None, Some(HOME)]) else {
+        return;
+    };
+    friends.up();
+    friends.meet_by("learnt", "host");
+    let [a, b] = &friends.all;
+    // The hub is behind the same router's outside: only the other friend is cut off.
+    friends.homes[0].cut(a.outside.v4.into()).unwrap();
+    let ping = a.start_ping(b);
+    let is_lost = || a.path(b).is_err().then_some(());
+    assert!(eventually(3 * DEADLINE, is_lost).is_some());
+    drop(ping);
+    a.reaches(b);
+    friends.homes[0].mend().unwrap();
+    friends.meet_by("learnt", "host");
+    friends.talk_directly();
+}
+
+#[test]
+fn direct_peers_come_and_go_by_reload() {
+    let Some(friends) = Friends::apart([None, None]) else {
+        return;
+    };
+    friends.up();
+    friends.meet_by("host", "host");
+    let [a, b] = &friends.all;
+    friends.configure(a, "", "");
+    a.convoy(&["reload", "wg0"]).succeeds();
+    let before = friends.at_hub();
+    a.reaches(b);
+    assert!(friends.at_hub() >= before + 50, "by the hub");
+    friends.configure(a, "", &a.direct());
+    a.convoy(&["reload", "wg0"]).succeeds();
+    friends.meet_by("host", "host");
+    friends.talk_directly();
+}
+
+#[test]
+fn a_closed_kill_switch_lets_friends_meet() {
+    let Some(friends) = Friends::apart([None, Some(HOME)]) else {
+        return;
+    };
+    for friend in &friends.all {
+        let switch = "#convoy: KillSwitch = on";
+        friends.configure_all(friend, switch, "0.0.0.0/0, ::/0", &friend.direct());
+    }
+    friends.up();
+    friends.meet_by("learnt", "host");
+    friends.talk_directly();
 }

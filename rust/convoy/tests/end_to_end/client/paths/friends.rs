@@ -113,11 +113,16 @@ impl Friends {
 
     /// Writes the file of a friend, with these lines under `[Interface]` and under the hub's `[Peer]`.
     pub(crate) fn configure(&self, friend: &Friend, interface: &str, hub: &str) {
+        self.configure_all(friend, interface, "10.8.0.0/24", hub);
+    }
+
+    /// The same with these allowed IPs.
+    pub(crate) fn configure_all(&self, friend: &Friend, interface: &str, allowed: &str, hub: &str) {
         let (own, key) = (private_key(friend.number), public_key(1));
         let Friend { inside, number, .. } = friend;
         let text = format!(
             "[Interface]\nPrivateKey = {own}\nAddress = {inside}/24\nListenPort = 5182{number}\n{interface}\n\
-             [Peer]\nPublicKey = {key}\nEndpoint = {}:51820\nAllowedIPs = 10.8.0.0/24\nPersistentKeepalive = 25\n{hub}\n",
+             [Peer]\nPublicKey = {key}\nEndpoint = {}:51820\nAllowedIPs = {allowed}\nPersistentKeepalive = 25\n{hub}\n",
             self.at_hub.v4
         );
         let path = friend.place.run_directory().join("etc/wireguard/wg0.conf");
@@ -125,8 +130,16 @@ impl Friends {
         output_of(&friend.place, "chmod", &["600", "/etc/wireguard/wg0.conf"]);
     }
 
-    /// Starts a STUN server at the internet; returns its address.
-    pub(crate) fn start_stun(&mut self) -> String {
+    /// Has both friends ask a STUN server at the internet.
+    pub(crate) fn use_stun(&mut self) {
+        let server = self.start_stun();
+        for friend in &self.all {
+            let line = format!("#convoy: Stun = {server}");
+            self.configure(friend, &line, &friend.direct());
+        }
+    }
+
+    fn start_stun(&mut self) -> String {
         let number = self.servers.len();
         let place = self.lab.namespace(&format!("stun-{number}")).unwrap();
         let joined = self.internet.host(&place, "eth0").unwrap();
@@ -161,7 +174,7 @@ impl Friends {
 
     /// Waits until both have a direct path, with data every 20 ms from the first to the second; returns how long it took
     /// from the first packet on.
-    pub(crate) fn meet(&self) -> Duration {
+    fn meet(&self) -> Duration {
         let [a, b] = &self.all;
         let ping = a.start_ping(b);
         let begun = Instant::now();
@@ -169,6 +182,31 @@ impl Friends {
         let took = eventually(DEADLINE, are_direct);
         drop(ping);
         took.unwrap_or_else(|| panic!("{:?} {:?}", a.path(b), b.path(a)))
+    }
+
+    /// Waits until both have a direct path, to addresses of these kinds: at the first friend, and at the second.
+    pub(crate) fn meet_by(&self, at_first: &str, at_second: &str) {
+        let took = self.meet();
+        let [a, b] = &self.all;
+        let are_there = || {
+            let kind = |path: Result<(String, String), String>| path.map(|(kind, _)| kind);
+            let kinds = [kind(a.path(b)), kind(b.path(a))];
+            (kinds == [Ok(at_first.to_owned()), Ok(at_second.to_owned())]).then_some(())
+        };
+        // The best path may answer after the first.
+        let found = eventually(DEADLINE, are_there);
+        assert!(found.is_some(), "{:?} {:?}", a.path(b), b.path(a));
+        println!("the friends met after {} ms", took.as_millis());
+    }
+
+    /// Requires that packets go straight from one friend to the other, and all of them.
+    pub(crate) fn talk_directly(&self) {
+        let [a, b] = &self.all;
+        let before = self.at_hub();
+        a.reaches(b);
+        b.reaches(a);
+        let at_hub = self.at_hub() - before;
+        assert!(at_hub < 10, "{at_hub} packets went by the hub");
     }
 
     /// Packets that the hub has forwarded.
