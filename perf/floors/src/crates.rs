@@ -59,7 +59,7 @@ mod tests {
         ("snow", &["convoy-proto"]),
         ("boringtun", &["convoy-proto"]),
         ("ring", &["convoy-aead"]),
-        ("stun-types", &["convoy-stun"]),
+        ("stun-types", &["convoy-lab", "convoy-stun"]),
         ("turn-client-proto", &["convoy-turn"]),
         ("smoltcp", &["convoy-smoltcp"]),
         ("fast-socks5", &["convoy-network"]),

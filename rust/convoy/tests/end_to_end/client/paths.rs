@@ -8,7 +8,7 @@
 
 mod friends;
 
-use convoy_lab::{Nat, RouterOptions, eventually};
+use convoy_lab::{Nat, RouterOptions, eventually, require_programs};
 use friends::Friends;
 
 use crate::scene::DEADLINE;
@@ -55,6 +55,21 @@ fn two_friends_behind_a_home_router_each_meet_by_what_stun_says() {
 }
 
 #[test]
+#[ignore = "make interop"]
+fn two_friends_meet_by_what_coturn_says() {
+    if !require_programs("two_friends_meet_by_what_coturn_says", &["turnserver"]) {
+        return;
+    }
+    let Some(mut friends) = Friends::apart([Some(HOME), Some(HOME)]) else {
+        return;
+    };
+    friends.use_coturn();
+    friends.up();
+    friends.meet_by("reflexive", "reflexive");
+    friends.talk_directly();
+}
+
+#[test]
 fn a_friend_behind_a_hard_nat_meets_one_at_the_internet_by_the_address_heard() {
     let Some(friends) = Friends::apart([Some(HARD), None]) else {
         return;
@@ -72,6 +87,62 @@ fn friends_behind_one_router_meet_at_home() {
     friends.use_stun();
     friends.up();
     friends.meet_by("host", "host");
+    friends.talk_directly();
+}
+
+#[test]
+fn homes_behind_the_nat_of_a_provider_meet() {
+    let Some(mut friends) = Friends::behind_provider(HOME) else {
+        return;
+    };
+    friends.use_stun();
+    friends.up();
+    friends.meet_by("reflexive", "reflexive");
+    friends.talk_directly();
+}
+
+#[test]
+fn two_firewalls_of_ipv6_open_from_inside() {
+    let home = RouterOptions { ipv6: true, ..HARD };
+    let Some(friends) = Friends::apart([Some(home), Some(home)]) else {
+        return;
+    };
+    friends.up();
+    friends.meet_by("host", "host");
+    friends.talk_directly();
+}
+
+#[test]
+fn a_hub_that_restarts_disturbs_nobody() {
+    let Some(mut friends) = Friends::apart([None, None]) else {
+        return;
+    };
+    friends.up();
+    friends.meet_by("host", "host");
+    friends.restart_hub();
+    friends.talk_directly();
+    for friend in &friends.all {
+        friend.reaches_hub();
+    }
+}
+
+#[test]
+fn a_friend_who_gets_another_address_stays_in_touch() {
+    let Some(friends) = Friends::apart([None, Some(HOME)]) else {
+        return;
+    };
+    friends.up();
+    friends.meet_by("learnt", "host");
+    let [a, b] = &friends.all;
+    let moved = a.moves();
+    let is_there = || (b.path(a).is_ok_and(|(_, remote)| remote == moved)).then_some(());
+    let ping = a.start_ping(b);
+    assert!(
+        eventually(2 * DEADLINE, is_there).is_some(),
+        "{:?}",
+        b.path(a)
+    );
+    drop(ping);
     friends.talk_directly();
 }
 
@@ -121,6 +192,7 @@ fn a_friend_with_a_stock_wireguard_is_reached_by_the_hub() {
 }
 
 #[test]
+#[ignore = "make interop"]
 fn a_path_that_is_cut_gives_its_data_to_the_hub_and_comes_back() {
     let Some(friends) = Friends::apart([None, Some(HOME)]) else {
         return;

@@ -1,7 +1,8 @@
 //! Two friends, their routers, and the hub that both trust: a stock wireguard-go.
 
 use std::{
-    fs,
+    fs::{self, File},
+    net::{Ipv4Addr, SocketAddr},
     process::Child,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use convoy_lab::{
-    Joined, Lab, Namespace, Router, RouterOptions, Turn, eventually, wireguard::Daemon,
+    Joined, Lab, Namespace, Router, RouterOptions, StunServer, Turn, eventually, wireguard::Daemon,
 };
 use serde_json::Value;
 
@@ -48,8 +49,9 @@ pub(crate) struct Friends {
     /// The router of each friend; the same one for both if they share it.
     pub(crate) homes: Vec<Router>,
     pub(crate) lab: Lab,
+    stun: Vec<StunServer>,
     servers: Vec<Child>,
-    _daemon: Daemon,
+    daemon: Option<Daemon>,
     _turn: Turn,
 }
 
@@ -67,13 +69,27 @@ impl Friends {
         })
     }
 
+    /// Friends behind a router each, which are behind the router of a provider that has hairpin.
+    pub(crate) fn behind_provider(router: RouterOptions) -> Option<Self> {
+        Self::new(|lab, internet| {
+            let provider = RouterOptions {
+                inside: [100, 64],
+                hairpin: true,
+                ..router
+            };
+            let provider = internet.router(lab, "provider", provider).unwrap();
+            let home = |label| Some(provider.router(lab, label, router).unwrap());
+            ["home-a", "home-b"].map(home).into()
+        })
+    }
+
     /// Friends behind one router.
     pub(crate) fn together(router: RouterOptions) -> Option<Self> {
         Self::new(|lab, internet| vec![Some(internet.router(lab, "home", router).unwrap())])
     }
 
     fn new(homes: impl FnOnce(&Lab, &Router) -> Vec<Option<Router>>) -> Option<Self> {
-        let needed = ["ip", "nft", "ping", "wg", "turnserver"];
+        let needed = ["ip", "nft", "ping", "wg"];
         let (turn, lab) = lab_with(&[Program::WireguardGo], &needed)?;
         let internet = Router::internet(&lab).unwrap();
         let hub = lab.namespace("hub").unwrap();
@@ -93,13 +109,14 @@ impl Friends {
             }
         });
         let friends = Self {
-            _daemon: Daemon::start(&hub, &wireguard_go(), "wg0").unwrap(),
+            daemon: Some(Daemon::start(&hub, &wireguard_go(), "wg0").unwrap()),
             all,
             hub,
             at_hub,
             internet,
             homes: homes.into_iter().flatten().collect(),
             lab,
+            stun: Vec::new(),
             servers: Vec::new(),
             _turn: turn,
         };
@@ -132,18 +149,15 @@ impl Friends {
 
     /// Has both friends ask a STUN server at the internet.
     pub(crate) fn use_stun(&mut self) {
-        let server = self.start_stun();
-        for friend in &self.all {
-            let line = format!("#convoy: Stun = {server}");
-            self.configure(friend, &line, &friend.direct());
-        }
+        let (place, address) = self.place_of_server();
+        let server = StunServer::start(&place, address).unwrap();
+        self.stun.push(server);
+        self.ask(address);
     }
 
-    fn start_stun(&mut self) -> String {
-        let number = self.servers.len();
-        let place = self.lab.namespace(&format!("stun-{number}")).unwrap();
-        let joined = self.internet.host(&place, "eth0").unwrap();
-        let address = joined.v4.to_string();
+    /// The same with coturn.
+    pub(crate) fn use_coturn(&mut self) {
+        let (place, address) = self.place_of_server();
         let mut command = place.command("turnserver");
         command.args([
             "--stun-only",
@@ -152,18 +166,32 @@ impl Friends {
             "--no-dtls",
             "--log-file=stdout",
         ]);
-        command.args(["--pidfile=/run/turnserver.pid", "--listening-ip", &address]);
-        let log = place.run_directory().join("log");
-        let output = fs::File::create(&log).unwrap();
-        let child = command.stdout(output).spawn().unwrap();
-        self.servers.push(child);
+        command.args(["--pidfile=/run/turnserver.pid", "--listening-ip"]);
+        command.arg(address.ip().to_string());
+        let log = File::create(place.run_directory().join("log")).unwrap();
+        self.servers.push(command.stdout(log).spawn().unwrap());
         let listens = || {
             output_of(&place, "ss", &["-Hlun"])
                 .contains(":3478")
                 .then_some(())
         };
         assert!(eventually(DEADLINE, listens).is_some());
-        format!("{address}:3478")
+        self.ask(address);
+    }
+
+    fn ask(&self, server: SocketAddr) {
+        for friend in &self.all {
+            let line = format!("#convoy: Stun = {server}");
+            self.configure(friend, &line, &friend.direct());
+        }
+    }
+
+    /// A machine at the internet, and the address of a server there.
+    fn place_of_server(&mut self) -> (Namespace, SocketAddr) {
+        let number = self.stun.len() + self.servers.len();
+        let place = self.lab.namespace(&format!("stun-{number}")).unwrap();
+        let joined = self.internet.host(&place, "eth0").unwrap();
+        (place, (joined.v4, 3478).into())
     }
 
     pub(crate) fn up(&self) {
@@ -207,6 +235,13 @@ impl Friends {
         b.reaches(a);
         let at_hub = self.at_hub() - before;
         assert!(at_hub < 10, "{at_hub} packets went by the hub");
+    }
+
+    /// Has another process take the place of the hub's.
+    pub(crate) fn restart_hub(&mut self) {
+        self.daemon = None;
+        self.daemon = Some(Daemon::start(&self.hub, &wireguard_go(), "wg0").unwrap());
+        self.set_up_hub();
     }
 
     /// Packets that the hub has forwarded.
@@ -281,6 +316,32 @@ impl Friend {
     pub(crate) fn reaches(&self, other: &Self) {
         let lost = self.lost(other);
         assert_eq!(lost, 0, "packets to {}", other.inside);
+    }
+
+    /// Requires that the hub answers.
+    pub(crate) fn reaches_hub(&self) {
+        let answers = || {
+            let mut command = self.place.command("ping");
+            command.args(["-n", "-q", "-c", "1", "-W", "1", "10.8.0.1"]);
+            command.output().unwrap().status.success().then_some(())
+        };
+        assert!(eventually(DEADLINE, answers).is_some());
+    }
+
+    /// Gets another address in place of its own; returns it, with the port.
+    pub(crate) fn moves(&self) -> String {
+        let [first, second, third, last] = self.outside.v4.octets();
+        let moved = Ipv4Addr::new(first, second, third, last + 7);
+        let line = format!(
+            "gateway=$(ip -4 route show default | cut -d' ' -f3)
+             length=$(ip -4 -o addr show eth0 | sed 's/.*inet [^/]*.\\([0-9]*\\).*/\\1/')
+             ip addr add {moved}/$length dev eth0
+             ip addr delete {}/$length dev eth0
+             ip route replace default via $gateway src {moved}",
+            self.outside.v4
+        );
+        output_of(&self.place, "sh", &["-ec", &line]);
+        format!("{moved}:5182{}", self.number)
     }
 
     /// How many of [`LOOK`] packets to the other friend are lost, in percent.
