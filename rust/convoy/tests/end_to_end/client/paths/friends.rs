@@ -337,7 +337,8 @@ impl Friend {
              length=$(ip -4 -o addr show eth0 | sed 's/.*inet [^/]*.\\([0-9]*\\).*/\\1/')
              ip addr add {moved}/$length dev eth0
              ip addr delete {}/$length dev eth0
-             ip route replace default via $gateway src {moved}",
+             ip addr replace {moved}/$length dev eth0
+             ip route replace default via $gateway",
             self.outside.v4
         );
         output_of(&self.place, "sh", &["-ec", &line]);
