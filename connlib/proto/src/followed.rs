@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use convoy_types::{DirectPath, WhyNotDirect};
+
 use crate::{config::PublicKey, node::Node};
 
 /// News of a followed peer, since the last ones.
@@ -17,6 +19,8 @@ pub struct PeerEvent {
     pub handshake: Option<Outcome>,
     /// Its endpoint, if it has got another one or has roamed.
     pub moved_to: Option<SocketAddr>,
+    /// The path to a peer that is met through a hub, or why there is none, if that has changed.
+    pub path: Option<Result<DirectPath, WhyNotDirect>>,
 }
 
 /// Outcome of a handshake so far.
@@ -39,6 +43,7 @@ impl PeerEvent {
             peer,
             handshake: Some(outcome),
             moved_to: None,
+            path: None,
         }
     }
 
@@ -83,6 +88,13 @@ impl Followed {
         }
     }
 
+    /// Call when data to the peer takes this path from now on.
+    pub(crate) fn record_path(&mut self, peer: PublicKey, path: Result<DirectPath, WhyNotDirect>) {
+        if let Some(event) = self.event_of(peer) {
+            event.path = Some(path);
+        }
+    }
+
     /// The event of the peer that waits, or a new one; `None` if it is not followed.
     fn event_of(&mut self, peer: PublicKey) -> Option<&mut PeerEvent> {
         if self.latest.is_empty() {
@@ -96,6 +108,7 @@ impl Followed {
             peer,
             handshake: None,
             moved_to: None,
+            path: None,
         }))
     }
 

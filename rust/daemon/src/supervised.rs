@@ -334,6 +334,15 @@ impl<T: Handshakes> Supervised<T> {
         if let Some(endpoint) = event.moved_to {
             self.tell(&ToSupervisor::Moved { peer, endpoint }).await;
         }
+        if let Some(path) = event.path {
+            self.tell(&ToSupervisor::Path {
+                peer,
+                remote: path.ok().map(|path| path.remote),
+                kind: path.ok().map(|path| path.kind.name().to_owned()),
+                why: path.err().map(|why| why.name().to_owned()),
+            })
+            .await;
+        }
         if let Some(outcome) = event.handshake {
             self.tell(&ToSupervisor::Handshake {
                 peer,

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use convoy_paths::{Event, MAX_MESSAGE, Message, Origin, Transmit};
-use convoy_types::{Datagram, WhyNotDirect};
+use convoy_types::{Datagram, DirectPath, WhyNotDirect};
 
 use crate::{
     config::PublicKey,
@@ -233,23 +233,30 @@ impl Node {
     pub(super) fn change_path(&mut self, id: usize, event: Event, now: Duration) {
         let peer = &mut self.peers[id];
         let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
-        let endpoint = match event {
+        let (endpoint, path) = match event {
             Event::Direct {
                 remote,
                 local,
                 kind,
             } => {
                 tracing::debug!(%remote, kind = kind.name(), "Data takes a direct path");
-                Some(Endpoint {
+                let endpoint = Endpoint {
                     address: remote,
                     source: local,
-                })
+                };
+                let path = DirectPath {
+                    remote,
+                    kind,
+                    round_trip: None,
+                };
+                (Some(endpoint), Ok(path))
             }
             Event::Hub(why) => {
                 tracing::debug!(why = why.name(), "Data goes by the hub");
-                None
+                (None, Err(why))
             }
         };
+        self.followed.record_path(peer.public_key, path);
         let former = peer.address();
         peer.set_path(endpoint);
         self.by_address.peer_moved(id, former, peer.address());

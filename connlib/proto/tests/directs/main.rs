@@ -315,6 +315,21 @@ fn without_the_hub_or_the_peer_nothing_is_left_and_they_come_back() {
 }
 
 #[test]
+fn a_followed_peers_path_is_reported() {
+    let mut world = World::new(&[A, B]);
+    let b = world.hosts[B].public_key();
+    let _ = world.hosts[A].node.follow([b].into_iter().collect());
+    world.talk(A, B, SECOND);
+    let event = world.hosts[A].node.poll_handshake_event().unwrap();
+    let remote = event.path.unwrap().unwrap().remote;
+    assert_eq!((event.peer, remote), (b, world.hosts[B].address));
+    world.cut(A, B);
+    world.talk(A, B, 40 * SECOND);
+    let event = world.hosts[A].node.poll_handshake_event().unwrap();
+    assert!(event.path.unwrap().is_err());
+}
+
+#[test]
 fn a_stun_server_is_asked_while_two_meet_and_only_its_answer_is_taken() {
     let mut world = World::new(&[A, B]);
     let server = SocketAddr::from(([198, 51, 100, 1], 3478));

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use convoy_config::{Config, decode_key};
+use convoy_config::{Config, decode_key, encode_key};
 use convoy_proto::{Outcome, config::PublicKey};
 use convoy_report::Report;
 use tokio::sync::mpsc;
@@ -94,8 +94,11 @@ impl Events {
             true => 0,
             false => MAX_FOLLOWED,
         };
-        let peers = config.peers.iter().take(most);
-        peers.map(|peer| peer.public_key.value)
+        let peers = config.peers.iter().flat_map(|peer| {
+            let directs = peer.directs.iter().map(|direct| direct.public_key.value);
+            std::iter::once(peer.public_key.value).chain(directs)
+        });
+        peers.take(most)
     }
 
     /// Tells all subscribers.
@@ -137,6 +140,28 @@ impl Events {
         }
         let change = self.presence.handle_endpoint(peer, endpoint);
         self.tell(config, peer, change);
+    }
+
+    /// Call when data to a direct peer takes another path: a direct one with its address and how that came to be known,
+    /// or the hub's with the reason.
+    pub(crate) fn path(
+        &mut self,
+        config: &Config,
+        peer: PublicKey,
+        (remote, kind, why): (Option<SocketAddr>, Option<String>, Option<String>),
+    ) {
+        let mut all = config.peers.iter().flat_map(|peer| &peer.directs);
+        let Some(direct) = all.find(|it| it.public_key.value == peer) else {
+            return;
+        };
+        let address = direct.allowed_ips.first();
+        self.publish(What::PathChanged {
+            peer: encode_key(&peer.0).as_str().to_owned(),
+            address: address.map(|prefix| prefix.value.address().to_string()),
+            remote: remote.map(|remote| remote.to_string()),
+            kind,
+            why,
+        });
     }
 
     /// Call when another configuration is in effect.

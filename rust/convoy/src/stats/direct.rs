@@ -67,7 +67,8 @@ fn origin(kind: &str) -> &'static str {
     }
 }
 
-fn reason(why: Option<&str>) -> &'static str {
+/// Words the reason why there is no direct path.
+pub(crate) fn reason(why: Option<&str>) -> &'static str {
     match why {
         Some("idle") => "nothing was sent to it lately",
         Some("meeting") => "looking for a direct path",

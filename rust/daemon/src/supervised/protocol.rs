@@ -56,6 +56,17 @@ pub enum ToSupervisor {
         /// Its new endpoint.
         endpoint: SocketAddr,
     },
+    /// Data to a followed peer that is met through a hub takes another path.
+    Path {
+        /// The peer.
+        peer: Key,
+        /// The address of the direct path; without one, data goes by the hub.
+        remote: Option<SocketAddr>,
+        /// How the address came to be known, in one word.
+        kind: Option<String>,
+        /// Why there is no direct path, in one word.
+        why: Option<String>,
+    },
     /// The tunnel is ending in an orderly way.
     Ended {
         /// The reason, for the log.
@@ -263,6 +274,19 @@ mod tests {
         passes(
             &ToSupervisor::Moved { peer, endpoint },
             &format!(r#"{{"type":"moved","peer":"{key}","endpoint":"192.0.2.1:51820"}}"#),
+        );
+        let (remote, kind) = (Some(endpoint), Some("host".to_owned()));
+        let why = None;
+        passes(
+            &ToSupervisor::Path {
+                peer,
+                remote,
+                kind,
+                why,
+            },
+            &format!(
+                r#"{{"type":"path","peer":"{key}","remote":"192.0.2.1:51820","kind":"host","why":null}}"#
+            ),
         );
         let reason = "SIGTERM".to_owned();
         passes(

@@ -6,6 +6,8 @@ use convoy_config::encode_key;
 use convoy_proto::config::PublicKey;
 use serde::Serialize;
 
+use crate::stats::direct::reason;
+
 /// A line of `convoy events --json`: something has happened to a tunnel.
 ///
 /// Later versions may add events and fields; what is here keeps its name and meaning.
@@ -45,6 +47,19 @@ pub(crate) enum What {
         peer: Peer,
         /// The former endpoint, if it is known.
         from: Option<String>,
+    },
+    /// Data to a direct peer takes another path.
+    PathChanged {
+        /// The peer's public key in base64.
+        peer: String,
+        /// Its address inside the tunnel.
+        address: Option<String>,
+        /// Address and port of the direct path; without one, data goes by the hub.
+        remote: Option<String>,
+        /// How this address came to be known: `host`, `mapped`, `reflexive`, `learnt` or `relayed`.
+        kind: Option<String>,
+        /// Why there is no direct path, in one word, as in `convoy status --json`.
+        why: Option<String>,
     },
     /// Datagrams leave by another device, gateway or source address than before.
     NetworkChanged,
@@ -138,6 +153,23 @@ impl fmt::Display for What {
                 let (from, to) = (At(" from ", from), At(" to ", &peer.endpoint));
                 write!(f, "{peer} has moved{from}{to}")
             }
+            Self::PathChanged {
+                peer,
+                address,
+                remote,
+                why,
+                ..
+            } => {
+                let peer = address.as_ref().unwrap_or(peer);
+                match remote {
+                    Some(remote) => write!(f, "{peer} is reached directly, at {remote}"),
+                    None => write!(
+                        f,
+                        "{peer} is reached by the hub: {}",
+                        reason(why.as_deref())
+                    ),
+                }
+            }
             Self::NetworkChanged => f.write_str("the network has changed"),
             Self::WokeUp => f.write_str("the machine has slept"),
             Self::KillSwitchClosed => f.write_str("the kill switch is closed"),
@@ -202,6 +234,22 @@ mod tests {
         };
         let expected = r#"{"time":"2026-01-31T23:59:59.123Z","interface":"wg0","message":"Office has moved from 192.0.2.1:51820 to 192.0.2.2:51820","event":"peer_moved","peer":"BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","name":"Office","endpoint":"192.0.2.2:51820","from":"192.0.2.1:51820"}"#;
         assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_path_is_told_in_words() {
+        let changed = |remote: Option<&str>, why: Option<&str>| What::PathChanged {
+            peer: "key".to_owned(),
+            address: Some("10.8.0.3".to_owned()),
+            remote: remote.map(str::to_owned),
+            kind: None,
+            why: why.map(str::to_owned),
+        };
+        let direct = changed(Some("192.0.2.7:51820"), None).to_string();
+        assert_eq!(direct, "10.8.0.3 is reached directly, at 192.0.2.7:51820");
+        let by_hub = changed(None, Some("unreachable")).to_string();
+        let expected = "10.8.0.3 is reached by the hub: none of its addresses answers";
+        assert_eq!(by_hub, expected);
     }
 
     #[test]

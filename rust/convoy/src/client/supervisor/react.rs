@@ -135,11 +135,24 @@ impl Supervisor {
                 if answered {
                     self.path_mtu.handshake(&peer);
                 }
-                self.events.handshake(&self.config, peer, outcome, now);
+                if self
+                    .config
+                    .peers
+                    .iter()
+                    .any(|it| it.public_key.value == peer)
+                {
+                    self.events.handshake(&self.config, peer, outcome, now);
+                }
             }
             TunnelEvent::Moved { peer, endpoint } => {
                 self.events.endpoint(&self.config, peer, endpoint);
             }
+            TunnelEvent::Path {
+                peer,
+                remote,
+                kind,
+                why,
+            } => self.events.path(&self.config, peer, (remote, kind, why)),
             // The state decides about these.
             TunnelEvent::Asks { .. } | TunnelEvent::Ended { .. } | TunnelEvent::Died => {}
         }

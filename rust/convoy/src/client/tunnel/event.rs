@@ -24,6 +24,14 @@ pub(crate) enum TunnelEvent {
         peer: PublicKey,
         endpoint: SocketAddr,
     },
+    /// Data to a followed direct peer takes another path.
+    Path {
+        peer: PublicKey,
+        /// The address of the direct path; without one, data goes by the hub.
+        remote: Option<SocketAddr>,
+        kind: Option<String>,
+        why: Option<String>,
+    },
     /// It says that it ends, and why; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
     Ended { reason: String },
     /// The process is gone, for no good reason.
@@ -59,6 +67,17 @@ impl TunnelEvent {
             ToSupervisor::Moved { peer, endpoint } => Some(Self::Moved {
                 peer: peer.0,
                 endpoint,
+            }),
+            ToSupervisor::Path {
+                peer,
+                remote,
+                kind,
+                why,
+            } => Some(Self::Path {
+                peer: peer.0,
+                remote,
+                kind,
+                why,
             }),
             ToSupervisor::Ended { reason } => Some(Self::Ended { reason }),
             ToSupervisor::Hello { .. } | ToSupervisor::Unknown => None,

@@ -31,7 +31,10 @@ fn two_friends_at_the_internet_itself_meet() {
         return;
     };
     friends.up();
+    let events = friends.all[0].follow_events();
     friends.meet_by("host", "host");
+    let is_told = || events.said().contains("10.8.0.3 is reached directly").then_some(());
+    assert!(eventually(DEADLINE, is_told).is_some(), "{}", events.said());
     let remote = friends.all[0].path(&friends.all[1]).unwrap().1;
     let expected = format!("[{}]:51823", friends.all[1].outside.v6.unwrap());
     assert_eq!(remote, expected, "IPv6 comes first");

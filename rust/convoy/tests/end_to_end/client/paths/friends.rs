@@ -271,6 +271,18 @@ impl Friend {
     }
 
     pub(crate) fn convoy(&self, arguments: &[&str]) -> Outcome {
+        self.start(arguments).wait()
+    }
+
+    /// Follows the events of its tunnel.
+    pub(crate) fn follow_events(&self) -> Running {
+        let events = self.start(&["events", "--json", "wg0"]);
+        let follows = || events.said().contains("subscribed").then_some(());
+        let _ = follows;
+        events
+    }
+
+    fn start(&self, arguments: &[&str]) -> Running {
         let mut command = self.place.command(convoy_program());
         command.args(arguments);
         command.env("LOG_LEVEL", "debug").env_remove("RUST_LOG");
@@ -280,7 +292,7 @@ impl Friend {
             let name = format!("{kind}-{number:03}");
             self.place.run_directory().join(name)
         };
-        Running::start(command, file("out"), file("said")).wait()
+        Running::start(command, file("out"), file("said"))
     }
 
     /// The status of the other friend as a direct peer.
