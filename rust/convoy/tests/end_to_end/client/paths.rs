@@ -30,10 +30,17 @@ fn two_friends_at_the_internet_itself_meet() {
     let Some(friends) = Friends::apart([None, None]) else {
         return;
     };
-    friends.up();
     let events = friends.all[0].follow_events();
+    friends.up();
+    let is_up = || events.said().contains("the tunnel is up").then_some(());
+    assert!(eventually(DEADLINE, is_up).is_some(), "{}", events.said());
     friends.meet_by("host", "host");
-    let is_told = || events.said().contains("10.8.0.3 is reached directly").then_some(());
+    let is_told = || {
+        events
+            .said()
+            .contains("10.8.0.3 is reached directly")
+            .then_some(())
+    };
     assert!(eventually(DEADLINE, is_told).is_some(), "{}", events.said());
     let remote = friends.all[0].path(&friends.all[1]).unwrap().1;
     let expected = format!("[{}]:51823", friends.all[1].outside.v6.unwrap());

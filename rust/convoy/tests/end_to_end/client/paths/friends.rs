@@ -274,11 +274,11 @@ impl Friend {
         self.start(arguments).wait()
     }
 
-    /// Follows the events of its tunnel.
+    /// Follows the events of its tunnel, which is not up yet.
     pub(crate) fn follow_events(&self) -> Running {
         let events = self.start(&["events", "--json", "wg0"]);
-        let follows = || events.said().contains("subscribed").then_some(());
-        let _ = follows;
+        let waits = || events.said().contains("waiting").then_some(());
+        assert!(eventually(DEADLINE, waits).is_some(), "{}", events.said());
         events
     }
 
