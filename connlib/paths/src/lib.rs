@@ -15,8 +15,9 @@
 //! makes this side send at most [`MOST_UNANSWERED_PROBES`] probes at once and one per second after that, each smaller
 //! than the message that named the address. Each probe gets one reply of its own length.
 //!
-//! The state machine of an interface may call it; none does yet. It never opens a socket, reads a clock, or decides
-//! which peer may use an address. Deliberately left outside: sessions, routing, sockets, clocks, and the discovery of own addresses.
+//! The state machine of an interface (`convoy-proto`) calls it. It never opens a socket, reads a clock, or decides
+//! which peer may use an address. Deliberately left outside: sessions, routing, sockets, clocks, and the discovery of
+//! own addresses (`convoy-stun`).
 
 mod agent;
 mod budget;
