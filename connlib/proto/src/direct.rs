@@ -7,7 +7,7 @@ use std::{
 
 use convoy_paths::{Agent, MAX_CANDIDATES, ProbeBudget};
 use convoy_stun::Client as Stun;
-use convoy_types::{Candidate, CandidateKind, DirectPeer};
+use convoy_types::{Candidate, CandidateKind, DirectPeer, WhyNotDirect};
 
 use crate::config::{Prefix, PublicKey};
 
@@ -39,6 +39,8 @@ pub(crate) struct Direct {
     pub(crate) allowed_ips: Vec<Prefix>,
     pub(crate) agent: Agent,
     pub(crate) packets_by_hub: u64,
+    /// The path that was reported last.
+    pub(crate) reported: Option<Result<SocketAddr, WhyNotDirect>>,
 }
 
 impl Directs {

@@ -146,6 +146,7 @@ impl Node {
                 allowed_ips: wanted.allowed_ips.clone(),
                 agent: Agent::new(seed(&mut self.randomness)),
                 packets_by_hub: 0,
+                reported: None,
             }));
             let id = self.peers.insert(peer);
             self.directs.by_key.insert(key, id);

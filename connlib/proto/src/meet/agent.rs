@@ -256,7 +256,13 @@ impl Node {
                 (None, Err(why))
             }
         };
-        self.followed.record_path(peer.public_key, path);
+        let news = Some(path.map(|path: DirectPath| path.remote));
+        if let Some(direct) = peer.direct.as_deref_mut()
+            && direct.reported != news
+        {
+            direct.reported = news;
+            self.followed.record_path(peer.public_key, path);
+        }
         let former = peer.address();
         peer.set_path(endpoint);
         self.by_address.peer_moved(id, former, peer.address());

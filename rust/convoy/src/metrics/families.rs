@@ -10,6 +10,7 @@
 //! Addresses are no labels: a roaming peer would make new series for ever.
 
 mod directs;
+mod out;
 mod peers;
 
 use std::{borrow::Cow, fmt};
@@ -18,8 +19,8 @@ use convoy_report::{Counters, HISTOGRAMS, HistogramUnit, Report};
 use jiff::Timestamp;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text::encode},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    encoding::{DescriptorEncoder, text::encode},
+    metrics::MetricType,
     registry::{Registry, Unit},
 };
 
@@ -27,6 +28,7 @@ use super::{
     Client, Observation,
     histogram::{Histogram, Scale},
 };
+use out::Out;
 
 /// The most peers with series of their own: about 2 MB of text.
 const MAX_PEERS: usize = 2_000;
@@ -219,71 +221,6 @@ fn write_histograms(out: &mut Out<'_>, counters: &Counters) -> fmt::Result {
         out.histogram(figure.metric, figure.help, unit, &histogram)?;
     }
     Ok(())
-}
-
-/// Labels of one series.
-type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
-
-/// Writes families of series.
-struct Out<'a>(DescriptorEncoder<'a>);
-
-impl Out<'_> {
-    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        self.gauges(name, help, None, [([], value)].into_iter())
-    }
-
-    fn gauges<'l, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        mut series: impl Iterator<Item = (Labels<'l, N>, u64)>,
-    ) -> fmt::Result {
-        let mut family = self.describe(name, help, unit, MetricType::Gauge)?;
-        // Counts and sizes stay far below 2^63.
-        series.try_for_each(|(labels, value)| {
-            ConstGauge::new(value.cast_signed()).encode(family.encode_family(&labels)?)
-        })
-    }
-
-    fn counters<'l, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        mut series: impl Iterator<Item = (Labels<'l, N>, u64)>,
-    ) -> fmt::Result {
-        let mut family = self.describe(name, help, unit, MetricType::Counter)?;
-        series.try_for_each(|(labels, value)| {
-            ConstCounter::new(value).encode(family.encode_family(&labels)?)
-        })
-    }
-
-    fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        histogram: &Histogram,
-    ) -> fmt::Result {
-        let Histogram {
-            sum,
-            count,
-            buckets,
-        } = histogram;
-        self.describe(name, help, unit, MetricType::Histogram)?
-            .encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)
-    }
-
-    fn describe<'s>(
-        &'s mut self,
-        name: &'s str,
-        help: &str,
-        unit: Option<&'s Unit>,
-        kind: MetricType,
-    ) -> Result<MetricEncoder<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, unit, kind)
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use convoy_report::{DataPath, DirectPeer, Peer};
 use prometheus_client::registry::Unit;
 
-use super::{Labels, Out};
+use super::out::{Labels, Out};
 
 /// A counter of a peer.
 type Figure = fn(&DirectPeer) -> u64;

@@ -6,7 +6,7 @@ use convoy_report::Peer;
 use jiff::Timestamp;
 use prometheus_client::registry::Unit;
 
-use super::{Labels, Out};
+use super::out::{Labels, Out};
 use crate::metrics::health;
 
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);

@@ -102,6 +102,35 @@ fn a_tunnel_that_is_silent_leaves_what_the_supervisor_knows() {
 }
 
 #[test]
+fn direct_peers_have_series_and_without_one_there_are_none() {
+    assert!(!text_of(observation()).contains("convoy_direct"));
+    let mut with_direct = observation();
+    let report = with_direct.report.as_mut().unwrap();
+    report.peers[0].direct = vec![convoy_report::DirectPeer {
+        public_key: "friend".to_owned(),
+        path: convoy_report::DataPath::Direct,
+        tx_bytes: 7,
+        packets_by_hub: 3,
+        ..Default::default()
+    }];
+    let text = text_of(with_direct);
+    let labels = r#"{interface="wg0",public_key="friend"}"#;
+    for series in [
+        "direct_path",
+        "direct_sent_bytes_total",
+        "direct_packets_by_hub_total",
+    ] {
+        let value = match series {
+            "direct_path" => 1,
+            "direct_sent_bytes_total" => 7,
+            _ => 3,
+        };
+        let line = format!("convoy_{series}{labels} {value}\n");
+        assert!(text.contains(&line), "no {line} in {text}");
+    }
+}
+
+#[test]
 fn further_peers_have_no_series() {
     let mut observation = observation();
     if let Ok(report) = &mut observation.report {
