@@ -52,7 +52,7 @@ impl History {
 
     fn step(&mut self) {
         let [one, other] = self.two();
-        match self.dice.below(14) {
+        match self.dice.below(16) {
             0 => self.world.cut(one, other),
             1 | 2 => self.world.cut.clear(),
             3 => self.move_client(one),
@@ -66,6 +66,7 @@ impl History {
                 self.world.pass(time);
             }
             10 => self.forge(one, other),
+            14 | 15 => self.world.is_hub_hostile ^= true,
             _ => {
                 let time = Duration::from_millis(100 * self.dice.below(60));
                 self.world.talk(one, other, time);
@@ -150,6 +151,7 @@ impl History {
     fn ends_well(&mut self) {
         self.world.cut.clear();
         self.world.weather = Weather::default();
+        self.world.is_hub_hostile = false;
         for client in [A, B, C] {
             let now = self.world.now;
             self.world.hosts[client].node.set_link(true, now);

@@ -23,6 +23,8 @@ pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 pub(crate) const HUB: usize = 3;
 
+const UDP: u8 = 17;
+
 /// How long a datagram is under way in fair weather.
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -56,6 +58,10 @@ pub(crate) struct World {
     pub(crate) stun: Option<SocketAddr>,
     /// Last bytes of the tunnel addresses that a hostile hub changes in what it forwards: from one to another.
     pub(crate) forged_source: Option<(u8, u8)>,
+    /// Whether the hub alters, copies, redirects and replays the messages of the clients to each other.
+    pub(crate) is_hub_hostile: bool,
+    /// Such messages, which the hub has kept.
+    kept: Vec<Vec<u8>>,
     pub(crate) dice: Dice,
 }
 
@@ -103,6 +109,8 @@ impl World {
             weather: Weather::default(),
             stun: None,
             forged_source: None,
+            is_hub_hostile: false,
+            kept: Vec::new(),
             dice: Dice(1),
         };
         for user in users {
@@ -261,9 +269,34 @@ impl World {
             }
             match packet[16..20] == [10, 0, 0, 9] {
                 true => self.hosts[HUB].delivered.push(packet),
+                false if self.is_hub_hostile && packet[9] == UDP => self.abuse(packet),
                 false => self.send_packet(HUB, &packet),
             }
         }
+    }
+
+    /// A message of one client to another, at a hub that is no friend of theirs.
+    fn abuse(&mut self, mut packet: Vec<u8>) {
+        if self.kept.len() < 64 {
+            self.kept.push(packet.clone());
+        }
+        let client = |dice: &mut Dice| dice.below(3) as u8 + 1;
+        match self.dice.below(6) {
+            0 => {
+                let at = self.dice.below(packet.len() as u64 - 28) as usize;
+                packet[28 + at] ^= 1 << self.dice.below(8);
+            }
+            1 => packet[15] = client(&mut self.dice),
+            2 => packet[19] = client(&mut self.dice),
+            3 => {
+                let at = self.dice.below(self.kept.len() as u64) as usize;
+                let kept = self.kept[at].clone();
+                self.send_packet(HUB, &kept);
+            }
+            4 => self.send_packet(HUB, &packet.clone()),
+            _ => {}
+        }
+        self.send_packet(HUB, &packet);
     }
 
     /// Takes what a host sends.
