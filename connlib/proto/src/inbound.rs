@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use convoy_aead::{Open, SLOTS};
-use convoy_paths::Origin;
 use convoy_types::Datagram;
 
 use crate::{
@@ -228,21 +227,12 @@ impl Node {
         now: Duration,
     ) -> Result<Option<usize>, DropReason> {
         let Some(len) = packet::length(padded) else {
-            let origin = Origin::Direct {
-                remote: datagram.from,
-                local: datagram.arrival.map(|arrival| arrival.address),
-            };
-            return self.take_message(id, padded, origin, now).map(|()| None);
+            return self.take_probe(id, padded, datagram, now);
         };
         let packet = &mut padded[..len];
         let source = packet::source(packet).ok_or(DropReason::InboundMalformed)?;
-        if self.allowed_ips.lookup(source) != Some(id) {
-            if !self.is_by_hub(id, source) {
-                return Err(DropReason::InboundForeignSource);
-            }
-            if let Some(taken) = self.take_message_by_hub(id, packet, now) {
-                return taken.map(|()| None);
-            }
+        if self.allowed_ips.lookup(source) != Some(id) && self.take_by_hub(id, packet, now)? {
+            return Ok(None);
         }
         match packet::decapsulate_ecn(packet, datagram.ecn) {
             Congestion::None => {}

@@ -22,6 +22,7 @@ impl Node {
     /// Returns the hub that carries a packet for a peer without an endpoint, and begins to meet the peer if it is time.
     /// `None` for an ordinary peer.
     #[cold]
+    #[inline(never)]
     pub(crate) fn by_hub(&mut self, id: usize, now: Duration) -> Option<(usize, Endpoint)> {
         let direct = self.peers[id].direct.as_deref_mut()?;
         let hub = direct.hub?;
@@ -68,8 +69,24 @@ impl Node {
         }
     }
 
-    /// Takes an authentic message that is not a packet: one about paths.
+    /// Takes the payload of an authentic datagram that is not a packet: a message about paths.
     #[cold]
+    #[inline(never)]
+    pub(crate) fn take_probe(
+        &mut self,
+        id: usize,
+        text: &[u8],
+        datagram: &Datagram<'_>,
+        now: Duration,
+    ) -> Result<Option<usize>, DropReason> {
+        let origin = Origin::Direct {
+            remote: datagram.from,
+            local: datagram.arrival.map(|arrival| arrival.address),
+        };
+        self.take_message(id, text, origin, now).map(|()| None)
+    }
+
+    /// Takes an authentic message about paths.
     pub(crate) fn take_message(
         &mut self,
         id: usize,
@@ -92,6 +109,7 @@ impl Node {
 
     /// Takes a datagram that is not WireGuard's: the answer of a STUN server.
     #[cold]
+    #[inline(never)]
     pub(crate) fn take_foreign(
         &mut self,
         datagram: &Datagram<'_>,

@@ -65,22 +65,31 @@ impl Node {
         }
     }
 
-    /// Whether a packet that came through the session of `hub` is from a peer that is met through this hub.
+    /// Admits a packet from another's prefix that came through the session of `id`, if that is the hub of the other.
+    /// Returns whether it was a message; else it is a packet for the TUN.
     #[cold]
-    pub(crate) fn is_by_hub(&self, hub: usize, source: IpAddr) -> bool {
-        self.direct_at(source, hub).is_some()
+    #[inline(never)]
+    pub(crate) fn take_by_hub(
+        &mut self,
+        id: usize,
+        packet: &[u8],
+        now: Duration,
+    ) -> Result<bool, DropReason> {
+        let source = packet::source(packet);
+        let direct = source.and_then(|source| Some((source, self.direct_at(source, id)?)));
+        let (source, direct) = direct.ok_or(DropReason::InboundForeignSource)?;
+        let taken = self.take_message_by_hub(direct, source, packet, now);
+        taken.map_or(Ok(false), |taken| taken.map(|()| true))
     }
 
-    /// Takes a message out of a packet that came through the session of `hub`; `None` if it is a packet for the TUN.
-    #[cold]
-    pub(crate) fn take_message_by_hub(
+    /// Takes a message of the peer `id` out of a packet; `None` if it has none.
+    fn take_message_by_hub(
         &mut self,
-        hub: usize,
+        id: usize,
+        source: IpAddr,
         packet: &[u8],
         now: Duration,
     ) -> Option<Result<(), DropReason>> {
-        let source = packet::source(packet)?;
-        let id = self.direct_at(source, hub)?;
         let direct = self.peers[id].direct.as_deref()?;
         let is_for_us = self.directs.own.contains(&packet::destination(packet)?);
         let message = packet::udp_payload(packet)?;
