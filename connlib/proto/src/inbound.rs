@@ -121,7 +121,7 @@ impl Node {
                 self.open_batch(batch, now, sink);
                 Ok(self.handle_handshake(datagram, Way::Wire, now))
             }
-            _ => Ok(self.take_foreign(&datagram, now)),
+            _ => Ok(self.take_foreign(datagram, now)),
         }
     }
 
@@ -186,7 +186,7 @@ impl Node {
         sink: &mut impl PacketSink,
     ) -> Result<(), DropReason> {
         let Incoming {
-            datagram,
+            ref datagram,
             peer: id,
             session: receiver,
             counter,
@@ -196,12 +196,12 @@ impl Node {
         let session = peer.sessions.find(receiver);
         let session = session.ok_or(DropReason::InboundUnknownSession)?;
         session.window.mark(counter)?;
-        self.record_received(id, &datagram, now);
+        self.record_received(id, datagram, now);
         let packet = sink.slot(n).unwrap_or_default();
         let is_keepalive = packet.is_empty();
         let admitted = match is_keepalive {
             true => Ok(None),
-            false => self.admit(id, packet, &datagram, now),
+            false => self.admit(id, packet, datagram, now),
         };
         if let Ok(Some(len)) = admitted {
             sink.commit(n, len);

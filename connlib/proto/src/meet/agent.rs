@@ -112,7 +112,7 @@ impl Node {
     #[inline(never)]
     pub(crate) fn take_foreign(
         &mut self,
-        datagram: &Datagram<'_>,
+        datagram: Datagram<'_>,
         now: Duration,
     ) -> Result<(), DropReason> {
         let stun = &mut self.directs.stun;
