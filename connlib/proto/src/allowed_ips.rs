@@ -107,7 +107,8 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         self.recent.iter_mut().for_each(|cell| cell.set(None));
     }
 
-    fn search(&self, address: IpAddr) -> Option<T> {
+    /// As [`Self::lookup`], but remembers nothing.
+    pub(crate) fn search(&self, address: IpAddr) -> Option<T> {
         let owner = longest_match(&self.table, address)?;
         let overlay = self.overlay.as_deref();
         let overlaid = overlay.and_then(|overlay| longest_match(overlay, address));

@@ -148,7 +148,7 @@ impl Node {
 
     /// The peer at an address that is met through this hub.
     fn direct_at(&self, address: IpAddr, hub: usize) -> Option<usize> {
-        let id = self.allowed_ips.lookup(address)?;
+        let id = self.allowed_ips.search(address)?;
         let direct = self.peers[id].direct.as_deref()?;
         (direct.hub == Some(hub)).then_some(id)
     }
