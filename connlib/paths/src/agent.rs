@@ -179,9 +179,16 @@ impl Agent {
         if is_local(self.offer.list()) && !is_local(candidates) {
             self.drop_path(WhyNotDirect::AddressVanished, now);
         }
-        if self.offer.set(candidates) && (self.has_asked || self.path.is_some()) {
+        if !self.offer.set(candidates) {
+            return;
+        }
+        if self.has_asked || self.path.is_some() {
             self.offer.renew(false, self.seed, now);
             self.begin_rounds(now);
+        } else {
+            // A new chance.
+            self.not_before = now;
+            self.pause = FIRST_PAUSE;
         }
     }
 

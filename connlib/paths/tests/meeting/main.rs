@@ -233,6 +233,20 @@ fn a_stock_peer_costs_nothing_but_a_meeting_now_and_then() {
 }
 
 #[test]
+fn another_address_ends_the_pause_after_a_meeting_in_vain() {
+    let mut world = World::new(apart(Some(HARD), Some(HARD)), FAIR, 1);
+    world.gather();
+    world.talk(20 * SECOND);
+    let why = world.ends[0].agent.why_not_direct();
+    assert_eq!(why, Some(WhyNotDirect::Unreachable));
+    let begins = |world: &mut World| world.ends[0].agent.want(world.now);
+    assert!(!begins(&mut world));
+    let other = candidate(CandidateKind::Host, ([198, 51, 100, 77], 1).into());
+    world.ends[0].agent.set_local(&[other], world.now);
+    assert!(begins(&mut world));
+}
+
+#[test]
 fn a_peer_that_lies_aims_few_probes_at_others() {
     // A request by the hub says that the peer has no path, so that this side leaves it, too.
     aims_few_probes_at_others(true);

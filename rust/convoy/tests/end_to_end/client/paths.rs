@@ -6,12 +6,14 @@
 //!  b 10.8.0.3 ── home ──┘
 //! ```
 
+mod conversation;
 mod friends;
 
-use convoy_lab::{Nat, RouterOptions, eventually, require_programs};
+use conversation::Conversation;
+use convoy_lab::{Nat, RouterOptions, eventually, loss::lose_arriving, require_programs};
 use friends::Friends;
 
-use crate::scene::DEADLINE;
+use crate::scene::{DEADLINE, output_of};
 
 /// A home without IPv6.
 const HOME: RouterOptions = RouterOptions {
@@ -220,6 +222,64 @@ fn a_path_that_is_cut_gives_its_data_to_the_hub_and_comes_back() {
     friends.homes[0].mend().unwrap();
     friends.meet_by("learnt", "host");
     friends.talk_directly();
+}
+
+#[test]
+#[ignore = "make interop"]
+fn a_connection_lives_through_all_that_happens_to_its_path() {
+    let Some(mut friends) = Friends::apart([None, Some(HOME)]) else {
+        return;
+    };
+    friends.up();
+    let conversation = Conversation::start(&friends.all[0], &friends.all[1]);
+    friends.meet_by("learnt", "host");
+    conversation.goes_on();
+    friends.homes[0]
+        .cut(friends.all[0].outside.v4.into())
+        .unwrap();
+    let [a, b] = &friends.all;
+    let is_lost = || a.path(b).is_err().then_some(());
+    assert!(eventually(3 * DEADLINE, is_lost).is_some());
+    conversation.goes_on();
+    friends.restart_hub();
+    conversation.goes_on();
+    friends.homes[0].mend().unwrap();
+    let [a, b] = &friends.all;
+    // They have given up for a minute, unless the network changes.
+    let moved = a.moves();
+    let is_there = || (b.path(a).is_ok_and(|(_, remote)| remote == moved)).then_some(());
+    assert!(
+        eventually(2 * DEADLINE, is_there).is_some(),
+        "{:?}",
+        b.path(a)
+    );
+    conversation.goes_on();
+    conversation.ends_well();
+}
+
+#[test]
+#[ignore = "make interop"]
+fn friends_who_both_move_on_a_bad_network_stay_in_touch() {
+    let Some(friends) = Friends::apart([None, None]) else {
+        return;
+    };
+    let [a, b] = &friends.all;
+    for friend in [a, b] {
+        output_of(&friend.place, "ip", &["-6", "addr", "flush", "dev", "eth0"]);
+        lose_arriving(&friend.place, "eth0", 20.0).unwrap();
+    }
+    friends.up();
+    friends.meet_by("host", "host");
+    let moved = [a.moves(), b.moves()];
+    let are_there = || {
+        let are = [b.path(a), a.path(b)];
+        let remotes = are.map(|path| path.map(|(_, remote)| remote));
+        (remotes == moved.clone().map(Ok)).then_some(())
+    };
+    let ping = a.start_ping(b);
+    let found = eventually(3 * DEADLINE, are_there);
+    assert!(found.is_some(), "{:?} {:?}", b.path(a), a.path(b));
+    drop(ping);
 }
 
 #[test]
