@@ -185,11 +185,13 @@ impl Agent {
         if self.has_asked || self.path.is_some() {
             self.offer.renew(false, self.seed, now);
             self.begin_rounds(now);
-        } else {
-            // A new chance.
-            self.not_before = now;
-            self.pause = FIRST_PAUSE;
         }
+    }
+
+    /// Ends the pause between two meetings: call it when the network has changed.
+    pub fn network_changed(&mut self, now: Duration) {
+        self.not_before = self.not_before.min(now);
+        self.pause = FIRST_PAUSE;
     }
 
     /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`].

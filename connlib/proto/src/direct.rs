@@ -50,7 +50,7 @@ impl Directs {
         let hosts = self.hosts.iter().filter(|_| self.port != 0);
         let hosts = hosts.map(|ip| SocketAddr::new(*ip, self.port));
         let hosts: Vec<_> = hosts.collect();
-        let mut seen = self.stun.addresses();
+        let mut seen: Vec<_> = self.stun.addresses().collect();
         // Without a NAT, a server sees the host's own address.
         seen.retain(|address| !hosts.contains(address));
         seen.truncate(MAX_REFLEXIVE);

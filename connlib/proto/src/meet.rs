@@ -47,7 +47,7 @@ impl Node {
         self.directs.own.clone_from(&directs.own);
         if self.directs.hosts != directs.hosts {
             self.directs.hosts.clone_from(&directs.hosts);
-            self.directs.stun.network_changed(now);
+            self.network_changed(now);
         }
         self.directs.stun.set_servers(&directs.stun, now);
         for peer in wanted {

@@ -233,7 +233,7 @@ fn a_stock_peer_costs_nothing_but_a_meeting_now_and_then() {
 }
 
 #[test]
-fn another_address_ends_the_pause_after_a_meeting_in_vain() {
+fn another_network_ends_the_pause_after_a_meeting_in_vain() {
     let mut world = World::new(apart(Some(HARD), Some(HARD)), FAIR, 1);
     world.gather();
     world.talk(20 * SECOND);
@@ -241,8 +241,10 @@ fn another_address_ends_the_pause_after_a_meeting_in_vain() {
     assert_eq!(why, Some(WhyNotDirect::Unreachable));
     let begins = |world: &mut World| world.ends[0].agent.want(world.now);
     assert!(!begins(&mut world));
-    let other = candidate(CandidateKind::Host, ([198, 51, 100, 77], 1).into());
-    world.ends[0].agent.set_local(&[other], world.now);
+    // What STUN servers say or no longer say is no other network.
+    world.ends[0].agent.set_local(&[], world.now);
+    assert!(!begins(&mut world));
+    world.ends[0].agent.network_changed(world.now);
     assert!(begins(&mut world));
 }
 

@@ -116,7 +116,7 @@ impl Node {
         now: Duration,
     ) -> Result<(), DropReason> {
         let stun = &mut self.directs.stun;
-        let is_answer = convoy_stun::is_message(datagram.bytes)
+        let is_answer = convoy_stun::looks_like_stun(datagram.bytes)
             && stun.handle_datagram(datagram.from, datagram.bytes, now);
         if !is_answer {
             return Err(DropReason::InboundNotWireGuard);
@@ -166,6 +166,16 @@ impl Node {
         }
     }
 
+    /// Gives every peer and every STUN server another chance.
+    pub(super) fn network_changed(&mut self, now: Duration) {
+        self.directs.stun.network_changed(now);
+        for id in self.direct_ids() {
+            if let Some(direct) = self.peers[id].direct.as_deref_mut() {
+                direct.agent.network_changed(now);
+            }
+        }
+    }
+
     /// Tells the peers at which addresses this machine may be reached.
     pub(super) fn tell_candidates(&mut self, now: Duration) {
         let candidates = self.directs.candidates();
@@ -199,7 +209,11 @@ impl Node {
         let peers = self.directs.by_key.values().map(|id| &self.peers[*id]);
         let agents = peers.filter_map(|peer| Some(&peer.direct.as_deref()?.agent));
         let next = agents.filter_map(convoy_paths::Agent::poll_timeout).min();
-        self.directs.stun.set_wanted(next.is_some(), now);
+        match next {
+            Some(_) => self.directs.stun.start(now),
+            None => self.directs.stun.stop(),
+        }
+        self.directs.stun.handle_timeout(now);
         while let Some(request) = self
             .directs
             .stun
