@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     process::Child,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -25,8 +25,10 @@ use crate::{
 /// The files of `/etc` that the client's programs need.
 const ETC: &str = "alternatives group gai.conf host.conf hosts iproute2 ld.so.cache ld.so.conf \
      ld.so.conf.d nsswitch.conf passwd protocols services";
-/// Least time in which a packet every 20 ms tells whether all arrive.
-const LOOK: &str = "50";
+/// Numbers that are sent to see whether all arrive, the time between two, and the time for the last ones.
+const NUMBERS: u8 = 50;
+const LOOK: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_secs(5);
 
 /// A machine with a tunnel `wg0` to the hub.
 pub(crate) struct Friend {
@@ -324,10 +326,10 @@ impl Friend {
         Ping(command.spawn().unwrap())
     }
 
-    /// Requires that all of many packets to the other friend are answered.
+    /// Requires that all of many packets to the other friend are echoed.
     pub(crate) fn reaches(&self, other: &Self) {
         let lost = self.lost(other);
-        assert_eq!(lost, 0, "packets to {}", other.inside);
+        assert_eq!(lost, [0; 0], "lost on the way to {}", other.inside);
     }
 
     /// Requires that the hub answers.
@@ -357,24 +359,38 @@ impl Friend {
         format!("{moved}:5182{}", self.number)
     }
 
-    /// How many of [`LOOK`] packets to the other friend are lost, in percent.
-    pub(crate) fn lost(&self, other: &Self) -> u64 {
-        let mut command = self.place.command("ping");
-        command.args([
-            "-n",
-            "-q",
-            "-i",
-            "0.02",
-            "-c",
-            LOOK,
-            "-W",
-            "2",
-            &other.inside,
-        ]);
-        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
-        let percent = said.split("% packet loss").next().unwrap_or_default();
-        let percent = percent.rsplit([' ', ',']).next().unwrap_or_default();
-        percent.parse::<f64>().unwrap_or_else(|_| panic!("{said}")) as u64
+    /// Sends numbers to the other friend, [`LOOK`] apart, and returns those that are not echoed.
+    fn lost(&self, other: &Self) -> Vec<u8> {
+        let bind = |friend: &Self| {
+            let address = (friend.inside.parse::<Ipv4Addr>().unwrap(), 0);
+            let socket = friend.place.run(|| UdpSocket::bind(address));
+            let socket = socket.unwrap().unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let address = socket.local_addr().unwrap();
+            (socket, address)
+        };
+        let ((sender, _), (answerer, to)) = (bind(self), bind(other));
+        let mut missing: Vec<_> = (0..NUMBERS).collect();
+        let mut buffer = [0; 8];
+        let mut echo = |missing: &mut Vec<u8>| {
+            while let Ok((length, from)) = answerer.recv_from(&mut buffer) {
+                answerer.send_to(&buffer[..length], from).unwrap();
+            }
+            while sender.recv(&mut buffer).is_ok() {
+                missing.retain(|number| *number != buffer[0]);
+            }
+        };
+        for number in 0..NUMBERS {
+            sender.send_to(&[number], to).unwrap();
+            thread::sleep(LOOK);
+            echo(&mut missing);
+        }
+        let all = || {
+            echo(&mut missing);
+            missing.is_empty().then_some(())
+        };
+        let _ = eventually(LATE, all);
+        missing
     }
 
     fn set_up(&self) {
