@@ -8,9 +8,9 @@ TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip iptables-legacy ping nft setpriv 
 # Programs that WireGuard's own suite runs in `make interop`.
 SUITE_PACKAGES = iperf3 iproute2 iptables iputils-ping ncat
 SUITE_PROGRAMS = iperf3 ss iptables ping6 ncat
-# What scrapes the metrics in `make interop`.
-SCRAPER_PACKAGES = prometheus
-SCRAPER_PROGRAMS = prometheus promtool
+# Servers of `make interop`: what scrapes the metrics, and STUN.
+SERVER_PACKAGES = coturn prometheus
+SERVER_PROGRAMS = prometheus promtool turnserver
 # Programs that the benches measure with, and peers that distributions package.
 BENCH_PACKAGES = ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
 BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf
@@ -33,7 +33,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-all test-packages test-profiler \
 	test-systemd systemd-packages \
-	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages netns-suite scraper-packages \
+	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages netns-suite server-packages \
 	suite-packages peers lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
@@ -145,7 +145,7 @@ cross-packages: # Install missing compilers, if root, and the Rust targets
 	@for target in $(ARM64) $(MUSL); do \
 		[ -d "$$(rustc --print target-libdir --target $$target)" ] || rustup target add $$target || exit 1; done
 
-interop: test-packages scraper-packages suite-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
+interop: test-packages server-packages suite-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
 	CONVOY_REQUIRE_LAB=1 \
 	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
 	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
@@ -178,9 +178,9 @@ guest-packages: # Install missing programs for the guest, if root, and the Rust 
 	$(call install,$(GUEST_PROGRAMS),$(GUEST_PACKAGES),make interop-kernel needs them)
 	@[ -d "$$(rustc --print target-libdir --target $(MUSL))" ] || rustup target add $(MUSL)
 
-# Not for `make test`: Debian's package starts a server.
-scraper-packages: # Install a missing Prometheus, if root
-	$(call install,$(SCRAPER_PROGRAMS),$(SCRAPER_PACKAGES),make interop needs them)
+# Not for `make test`: Debian's packages start servers.
+server-packages: # Install missing servers, if root
+	$(call install,$(SERVER_PROGRAMS),$(SERVER_PACKAGES),make interop needs them)
 
 peers: # Install missing peers and print their versions
 	@if [ ! -x $(PEERS)/bin/wireguard ] || [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
