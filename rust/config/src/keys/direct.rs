@@ -35,7 +35,7 @@ pub(super) static DIRECT: [Key; 1] = [Key {
     values: "KEY PREFIXES [PresharedKeyFile = PATH]; may be repeated",
     meaning: "A peer behind this one, the hub, that is to be reached by a direct path: its key, and its prefixes, all \
              within the hub's AllowedIPs. The first prefix is its address inside the tunnel. That machine needs such a \
-             line for this one, too. Packets go by the hub while there is no direct path.",
+             line for this one, too, and both need PersistentKeepalive, so that the hub reaches them. Packets go by the hub while there is no direct path.",
     example: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg= 10.0.0.3/32 PresharedKeyFile = preshared.key",
     take: Take::Peer(take_direct),
     write: Write::Peer(|it, out| out.each(&it.directs)),
