@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   A ══ session with the hub ══ hub ══ session with the hub ══ B     data, until there is a direct path
-//!   A ── handshakes, candidates ─────────────────────────────── B     in UDP inside these sessions (`by_hub`)   
+//!   A ── handshakes, candidates ─────────────────────────────── B     in UDP inside these sessions (`by_hub`)
 //!   A ════════════ session with B, on a direct path ═════════════ B   probes, then data
 //! ```
 //! Such a peer is a [`Peer`] like any other, but for three things. It is in no UAPI request or answer. It has an endpoint
