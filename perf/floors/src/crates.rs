@@ -193,6 +193,7 @@ mod tests {
                 "convoy-process",
                 "convoy-proto",
                 "convoy-report",
+                "convoy-stun",
                 "convoy-tun",
                 "convoy-tunnel",
             ],

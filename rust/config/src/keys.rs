@@ -11,6 +11,7 @@ use crate::{
     nearest::nearest_word,
 };
 
+pub use direct::parse_stun_server;
 pub(crate) use interface::clamped;
 
 /// Lists all keys, those of `[Interface]` first.

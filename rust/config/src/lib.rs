@@ -93,7 +93,7 @@ pub use forward::{
 };
 pub use given::Given;
 pub use key::Key;
-pub use keys::of_tunnel as keys;
+pub use keys::{of_tunnel as keys, parse_stun_server};
 pub use located::{Files, Located, Place};
 pub use name::{expand_hook, path_of};
 pub use read::{Loaded, Reader};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use convoy_config::{Config, InterfaceName, KillSwitch};
-use convoy_doctor::{Planned, Program, Standing, Subject, examine};
+use convoy_doctor::{Diagnosis, Planned, Program, Standing, Subject, examine, examine_nat};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -33,13 +33,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             .write_all(convoy_doctor::SCHEMA.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let program = Program {
-        holder,
-        tunnels: places::all().iter().map(ToString::to_string).collect(),
-        can_profile: cfg!(feature = "measure"),
-    };
-    let subject = args.name.as_deref().map(subject).transpose()?;
-    let diagnosis = examine(&program, subject.as_ref())?;
+    let diagnosis = diagnosis(args)?;
     if args.json {
         let line = serde_json::to_string(&diagnosis)?;
         writeln!(std::io::stdout(), "{line}")?;
@@ -48,6 +42,19 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         write!(anstream::stdout(), "{}", convoy_doctor::render(&diagnosis))?;
     }
     Ok(diagnosis.severity.exit_code())
+}
+
+fn diagnosis(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
+    let subject = args.name.as_deref().map(subject).transpose()?;
+    if args.nat {
+        return examine_nat(subject.as_ref(), &args.stun);
+    }
+    let program = Program {
+        holder,
+        tunnels: places::all().iter().map(ToString::to_string).collect(),
+        can_profile: cfg!(feature = "measure"),
+    };
+    examine(&program, subject.as_ref())
 }
 
 /// Reads the configuration that a user means, which by a name is that of the running tunnel, and asks the tunnel.

@@ -31,18 +31,36 @@ pub(super) struct Found {
 
 /// Looks all names up, at once.
 pub(super) async fn look_up(config: &Config, mark: Option<u32>) -> Vec<Found> {
-    let it = &config.interface;
-    let servers = it.dns_servers.iter().map(|server| server.value);
-    let own = it.addresses.iter().map(|own| own.address().to_canonical());
-    let names = Names::new(mark, servers.collect(), own.collect());
+    let names = names_outside(Some(config), mark);
     let peers = config.peers.iter().take(MAX_PEERS);
     let pairs = peers.flat_map(|peer| peer.endpoints.iter().map(move |it| (peer, &it.value)));
     join_all(pairs.map(|(peer, endpoint)| find(&names, peer, endpoint))).await
 }
 
+/// Returns the resolver that a tunnel of this configuration uses, or the one of a host without.
+pub(super) fn names_outside(config: Option<&Config>, mark: Option<u32>) -> Names {
+    let it = config.map(|config| &config.interface);
+    let servers = it.into_iter().flat_map(|it| &it.dns_servers);
+    let own = it.into_iter().flat_map(|it| &it.addresses);
+    let own = own.map(|own| own.address().to_canonical());
+    Names::new(mark, servers.map(|it| it.value).collect(), own.collect())
+}
+
 async fn find(names: &Names, peer: &Peer, endpoint: &Endpoint) -> Found {
+    Found {
+        peer: name_of(peer),
+        endpoint: endpoint.to_string(),
+        addresses: addresses_of(names, endpoint).await,
+    }
+}
+
+/// Returns the addresses of an endpoint in order of preference, or why there are none.
+pub(super) async fn addresses_of(
+    names: &Names,
+    endpoint: &Endpoint,
+) -> Result<Vec<SocketAddr>, String> {
     let port = endpoint.port;
-    let addresses = match &endpoint.host {
+    match &endpoint.host {
         Host::Ip(address) => Ok(vec![SocketAddr::new(*address, port)]),
         Host::Zoned(address, zone) => {
             let index = zone.parse().or_else(|_| if_nametoindex(zone.as_str()));
@@ -58,11 +76,6 @@ async fn find(names: &Names, peer: &Peer, endpoint: &Endpoint) -> Found {
                     .collect()
             })
         }
-    };
-    Found {
-        peer: name_of(peer),
-        endpoint: endpoint.to_string(),
-        addresses,
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `buffers`, `reverse_path`, `profiling` | settings of the kernel |
 //! | `dns`, `clock` | files |
 //! | `others`, `firewall`, `legacy`, `ssh` | rtnetlink, nft, iptables-legacy-save, /proc/net/tcp |
+//! | `nat` | this machine's addresses, and how STUN servers see its sockets; only in `examine_nat()` |
 //! | `routes` | the host's routes and name servers, beside those of one tunnel |
 //! | `subject`, `endpoints`, `handshake` | of one tunnel: its configuration and state, names, routes, a real handshake |
 
@@ -28,6 +29,7 @@ mod gateway;
 mod handshake;
 mod kernel;
 mod legacy;
+mod nat;
 mod netlink;
 mod offload;
 mod others;
@@ -45,6 +47,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use convoy_aead::Aead;
+use convoy_config::Endpoint;
 use nix::unistd::geteuid;
 use tokio::runtime::Runtime;
 
@@ -89,6 +92,18 @@ pub fn examine(program: &Program, subject: Option<&Subject>) -> anyhow::Result<D
     if program.can_profile {
         findings.extend(profiling::judge(&Profiling::gather(geteuid().is_root())));
     }
+    let name = subject.map(|subject| subject.name.to_string());
+    Ok(Diagnosis::new(name, findings))
+}
+
+/// Checks the NAT in front of this machine by STUN servers: `servers`, then those of the tunnel's file.
+///
+/// # Errors
+/// If rtnetlink fails.
+pub fn examine_nat(subject: Option<&Subject>, servers: &[Endpoint]) -> anyhow::Result<Diagnosis> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build()?;
+    let findings = runtime.block_on(nat::check(subject, servers))?;
     let name = subject.map(|subject| subject.name.to_string());
     Ok(Diagnosis::new(name, findings))
 }

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Kinds of interfaces by which VPNs send packets. `ppp` and IPsec may be others, too.
-const VPN_KINDS: [&str; 6] = ["wireguard", "tun", "ovpn", "ppp", "xfrm", "vti"];
+pub(super) const VPN_KINDS: [&str; 6] = ["wireguard", "tun", "ovpn", "ppp", "xfrm", "vti"];
 
 /// The kernel's own rules (ip-rule(8)).
 const OWN_PRIORITIES: [u32; 3] = [0, 32_766, 32_767];

@@ -64,6 +64,6 @@ pub use firewall::table as firewall_table;
 pub use host::{Applied, Host, recover};
 pub use kill_switch::{close_kill_switch, is_kill_switch_closed, open_kill_switch};
 pub use options::Options;
-pub use own_addresses::MAX_OWN_ADDRESSES;
+pub use own_addresses::{MAX_OWN_ADDRESSES, own_addresses};
 pub use programs::search_path;
 pub use resolv_conf::resolv_conf_without_tunnels;

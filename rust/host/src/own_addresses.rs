@@ -31,7 +31,11 @@ impl Host {
     }
 }
 
-async fn own_addresses(netlink: &Netlink) -> Result<Vec<IpAddr>, HostError> {
+/// Lists the addresses of [`Host::own_addresses`] for a caller that changes nothing.
+///
+/// # Errors
+/// If the kernel does not tell its links or addresses.
+pub async fn own_addresses(netlink: &Netlink) -> Result<Vec<IpAddr>, HostError> {
     let found: Result<_, NetlinkError> =
         async { Ok((netlink.links().await?, netlink.own_addresses().await?)) }.await;
     let (links, addresses) = found.map_err(HostError::kernel("read", "addresses"))?;

@@ -5,12 +5,7 @@ use std::path::Path;
 use convoy_types::Prefix;
 
 use super::{Forwarding, Listener, UserPassword, values};
-use crate::{
-    key::Take,
-    keys::all,
-    text::Text,
-    values::{Bad, allowed_ip},
-};
+use crate::{key::Take, keys::all, text::Text, values::allowed_ip};
 
 /// Parses the value of the key `name` as a file has it: `Forward`, `ForwardUDP`, `Reverse`, `Socks5` or `HttpConnect`.
 ///
@@ -22,7 +17,7 @@ pub fn parse_listener(name: &str, value: &str) -> Result<Listener, String> {
         && let Take::Forwarding(take) = key.take
     {
         let taken = forwarding.take(key.name, take, text(value), 0);
-        taken.map_err(|bad| sentence(&bad))?;
+        taken.map_err(|bad| bad.sentence())?;
     }
     let listener = forwarding.listeners.pop();
     listener.ok_or_else(|| format!("{name} is no listener"))
@@ -36,7 +31,7 @@ pub fn parse_prefix(value: &str) -> Result<Prefix, String> {
     let parsed = allowed_ip(text(value));
     parsed
         .map(|(prefix, _)| prefix)
-        .map_err(|bad| sentence(&bad))
+        .map_err(|bad| bad.sentence())
 }
 
 /// Reads a file whose first line is `user:password`.
@@ -54,12 +49,5 @@ fn text(value: &str) -> Text<'_> {
     Text {
         start: 0,
         text: value,
-    }
-}
-
-fn sentence(bad: &Bad) -> String {
-    match &bad.help {
-        Some(help) => format!("expected {}; {help}", bad.expected),
-        None => format!("expected {}", bad.expected),
     }
 }

@@ -7,7 +7,7 @@ use convoy_types::{Prefix, PublicKey};
 use crate::{
     MAX_DIRECT_PREFIXES,
     assignment::Assignment,
-    config::{DIRECT_KEY_FILE, Direct},
+    config::{DIRECT_KEY_FILE, Direct, Endpoint},
     draft::PeerDraft,
     key::{CONVOY, Key, Take, Write},
     located::Located,
@@ -41,6 +41,18 @@ pub(super) static DIRECT: [Key; 1] = [Key {
     write: Write::Peer(|it, out| out.each(&it.directs)),
     ..CONVOY
 }];
+
+/// Parses a STUN server of the command line, as the key `Stun` has it.
+///
+/// # Errors
+/// Says what was expected.
+pub fn parse_stun_server(value: &str) -> Result<Endpoint, String> {
+    let text = Text {
+        start: 0,
+        text: value,
+    };
+    server(text, STUN_PORT).map_err(|bad| bad.sentence())
+}
 
 /// The port of STUN (RFC 8489 §18.6).
 const STUN_PORT: u16 = 3478;

@@ -36,6 +36,14 @@ impl Bad {
         }
     }
 
+    /// Describes the error about a value of the command line.
+    pub(crate) fn sentence(&self) -> String {
+        match &self.help {
+            Some(help) => format!("expected {}; {help}", self.expected),
+            None => format!("expected {}", self.expected),
+        }
+    }
+
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self

@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use convoy_config::{Endpoint, parse_stun_server};
 
 const AFTER_HELP: &str = "\
 Examples:
   convoy doctor               check this host
   convoy doctor wg0           and what /etc/wireguard/wg0.conf needs: does its server answer?
   convoy doctor wg0 --json | jq '.findings[] | select(.severity == \"error\")'
+  convoy doctor --nat wg0     how does the internet see this machine? Can a direct path come about?
+  convoy doctor --nat --stun stun1.example.org --stun stun2.example.org
   convoy doctor --schema      print the schema of what --json prints
 
-Run it as root: it says what it could not check without. It changes nothing. Handshakes are tried only if
+Run it as root, except with --nat: it says what it could not check without. It changes nothing. Handshakes are tried only if
 the tunnel is not up; otherwise the tunnel itself tells.
 
 Exit status:
@@ -28,6 +31,18 @@ pub(crate) struct DoctorArgs {
     /// A tunnel or its configuration file, up or not
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: Option<PathBuf>,
+
+    /// Check only the NAT in front of this machine, by STUN servers: are direct paths possible?
+    ///
+    /// Asks the servers of --stun and of the lines `#convoy: Stun` in the tunnel's file, eight at most, how they see
+    /// a fresh UDP socket. Two servers at different addresses tell whether the NAT maps endpoint-independently. Needs
+    /// no root, unless the tunnel is up and takes all packets.
+    #[arg(long)]
+    pub(crate) nat: bool,
+
+    /// Ask this STUN server, too; may be repeated. The default port is 3478
+    #[arg(long, value_name = "HOST[:PORT]", requires = "nat", value_parser = parse_stun_server)]
+    pub(crate) stun: Vec<Endpoint>,
 
     /// Print one line of JSON instead of text
     #[arg(long)]

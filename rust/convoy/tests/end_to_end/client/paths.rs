@@ -8,6 +8,7 @@
 
 mod conversation;
 mod friends;
+mod nat;
 
 use conversation::Conversation;
 use convoy_lab::{Nat, RouterOptions, eventually, loss::lose_arriving, require_programs};
