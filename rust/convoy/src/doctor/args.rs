@@ -34,7 +34,7 @@ pub(crate) struct DoctorArgs {
 
     /// Check only the NAT in front of this machine, by STUN servers: are direct paths possible?
     ///
-    /// Asks the servers of --stun and of the lines `#convoy: Stun` in the tunnel's file, eight at most, how they see
+    /// Asks the servers of --stun and of the lines `#convoy: Stun` in the tunnel's file, four at most, how they see
     /// a fresh UDP socket. Two servers at different addresses tell whether the NAT maps endpoint-independently. Needs
     /// no root, unless the tunnel is up and takes all packets.
     #[arg(long)]

@@ -124,7 +124,7 @@ impl Asking {
         for question in &mut self.questions {
             // An answer with an error tells no address.
             if question.client.handle_datagram(from, datagram, now) {
-                let seen = question.client.addresses().first().copied();
+                let seen = question.client.addresses().next();
                 question.answer = Some(seen.map_or(Answer::Silence, |outside| Answer::Seen {
                     local_port,
                     outside,
@@ -138,7 +138,7 @@ impl Question {
     fn new(server: SocketAddr) -> Self {
         let mut client = Client::default();
         client.set_servers(&[server], Duration::ZERO);
-        client.set_wanted(true, Duration::ZERO);
+        client.start(Duration::ZERO);
         Self {
             client,
             was_sent: false,
