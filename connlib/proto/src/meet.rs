@@ -45,6 +45,7 @@ impl Node {
             self.remove_direct(&key);
         }
         self.directs.own.clone_from(&directs.own);
+        self.directs.mapped.clone_from(&directs.mapped);
         if self.directs.hosts != directs.hosts {
             self.directs.hosts.clone_from(&directs.hosts);
             self.network_changed(now);

@@ -19,6 +19,8 @@ pub struct Directs {
     pub peers: Vec<DirectPeer>,
     /// Addresses of this machine outside of the tunnel, most useful first.
     pub hosts: Vec<IpAddr>,
+    /// Addresses at which routers forward to this machine.
+    pub mapped: Vec<SocketAddr>,
     /// STUN servers.
     pub stun: Vec<SocketAddr>,
 }

@@ -137,6 +137,7 @@ impl World {
             own: vec![self.hosts[user].inner],
             peers: peers.collect(),
             hosts: vec![self.hosts[user].address.ip()],
+            mapped: Vec::new(),
             stun: self.stun.into_iter().collect(),
         };
         self.hosts[user].node.set_directs(&directs, self.now);

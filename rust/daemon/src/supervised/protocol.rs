@@ -145,6 +145,9 @@ pub struct DirectPaths {
     pub peers: Vec<Direct>,
     /// Addresses of this machine outside of the tunnel, most useful first.
     pub hosts: Vec<IpAddr>,
+    /// Addresses at which routers forward to this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mapped: Vec<SocketAddr>,
     /// STUN servers.
     pub stun: Vec<SocketAddr>,
 }
@@ -161,6 +164,7 @@ impl From<DirectPaths> for Directs {
             own: paths.own,
             peers: peers.collect(),
             hosts: paths.hosts,
+            mapped: paths.mapped,
             stun: paths.stun,
         }
     }
@@ -312,7 +316,7 @@ mod tests {
             &ToTunnel::Handshake { peers: peers() },
             &format!(r#"{{"type":"handshake","peers":["{key}"]}}"#),
         );
-        let directs = DirectPaths {
+        let mut directs = DirectPaths {
             own: vec!["10.8.0.2".parse().unwrap()],
             peers: vec![Direct {
                 peer,
@@ -321,14 +325,19 @@ mod tests {
                 allowed_ips: vec!["10.8.0.3/32".parse().unwrap()],
             }],
             hosts: vec!["192.0.2.1".parse().unwrap()],
+            mapped: Vec::new(),
             stun: vec!["192.0.2.9:3478".parse().unwrap()],
         };
-        passes(
-            &ToTunnel::Directs(directs),
-            &format!(
-                r#"{{"type":"directs","own":["10.8.0.2"],"peers":[{{"peer":"{key}","hub":"{key}","allowed_ips":["10.8.0.3/32"]}}],"hosts":["192.0.2.1"],"stun":["192.0.2.9:3478"]}}"#
-            ),
+        let former = format!(
+            r#"{{"type":"directs","own":["10.8.0.2"],"peers":[{{"peer":"{key}","hub":"{key}","allowed_ips":["10.8.0.3/32"]}}],"hosts":["192.0.2.1"],"stun":["192.0.2.9:3478"]}}"#
         );
+        passes(&ToTunnel::Directs(directs.clone()), &former);
+        directs.mapped = vec!["198.51.100.7:51820".parse().unwrap()];
+        let present = former.replace(
+            r#""stun""#,
+            r#""mapped":["198.51.100.7:51820"],"stun""#,
+        );
+        passes(&ToTunnel::Directs(directs), &present);
         passes(&ToTunnel::Stop, r#"{"type":"stop"}"#);
     }
 
