@@ -179,6 +179,7 @@ mod tests {
         ),
         ("convoy-names", &["convoy-host"]),
         ("convoy-netlink", &["convoy-types"]),
+        ("convoy-portmap", &["convoy-netlink"]),
         ("convoy-report", &[]),
         (
             "convoy-doctor",

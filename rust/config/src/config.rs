@@ -82,6 +82,8 @@ pub struct Interface {
     pub nat: Nat,
     /// `#convoy: Stun`: servers that tell this machine its address outside.
     pub stun: Vec<Located<Endpoint>>,
+    /// `#convoy: PortMap`: whether the router is asked to forward the port; false if absent.
+    pub port_map: Option<Located<bool>>,
 }
 
 /// Which of the peers' flows to other addresses go on outside.

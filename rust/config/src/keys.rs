@@ -17,7 +17,7 @@ pub(crate) use interface::clamped;
 /// Lists all keys, those of `[Interface]` first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     let interface = interface::INTERFACE.iter().chain(&forwarding::FORWARDING);
-    let interface = interface.chain(&nat::NAT).chain(&direct::STUN);
+    let interface = interface.chain(&nat::NAT).chain(&direct::INTERFACE);
     interface.chain(&peer::PEER).chain(&direct::DIRECT)
 }
 

@@ -20,10 +20,8 @@ pub(super) fn check(draft: &Draft, report: &mut Report) {
         report.push(Diagnostic::error(title, excess.at, "one too many"));
         return;
     }
-    if let (Some(server), None) = (draft.interface.stun.first(), all.clone().next()) {
-        let title = "`Stun` has no effect without a direct peer";
-        let warning = Diagnostic::warning(title, server.at, "");
-        report.push(warning.help("add `#convoy: Direct = …` to the `[Peer]` of a hub"));
+    if all.clone().next().is_none() {
+        warn_of_interface(&draft.interface, report);
     }
     check_keys(draft, all.clone(), report);
     check_claims(all, report);
@@ -33,6 +31,22 @@ pub(super) fn check(draft: &Draft, report: &mut Report) {
             for prefix in &direct.allowed_ips {
                 check_within(&draft.peers, hub, prefix, report);
             }
+        }
+    }
+}
+
+/// Warns of keys of `[Interface]` that serve direct peers alone.
+fn warn_of_interface(interface: &Interface, report: &mut Report) {
+    let wants_map = interface.port_map.as_ref().filter(|it| it.value);
+    let useless = [
+        ("Stun", interface.stun.first().map(|it| it.at)),
+        ("PortMap", wants_map.map(|it| it.at)),
+    ];
+    for (key, at) in useless {
+        if let Some(at) = at {
+            let title = format!("`{key}` has no effect without a direct peer");
+            let warning = Diagnostic::warning(title, at, "");
+            report.push(warning.help("add `#convoy: Direct = …` to the `[Peer]` of a hub"));
         }
     }
 }

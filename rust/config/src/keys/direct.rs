@@ -1,4 +1,4 @@
-//! Keys of direct paths: `Direct` of `[Peer]`, and `Stun` of `[Interface]`.
+//! Keys of direct paths: `Direct` of `[Peer]`, and `Stun` and `PortMap` of `[Interface]`.
 
 use std::path::PathBuf;
 
@@ -13,21 +13,36 @@ use crate::{
     located::Located,
     report::Diagnostic,
     text::{Text, is_space},
-    values::{Bad, Parsed, allowed_ip, key, server},
+    values::{Bad, Parsed, allowed_ip, key, server, truth},
 };
 
-pub(super) static STUN: [Key; 1] = [Key {
-    name: "Stun",
-    values: "HOST[:PORT], separated by commas; may be repeated",
-    meaning: "STUN servers, which tell this machine its address outside, for the peers of Direct. They are asked only \
+pub(super) static INTERFACE: [Key; 2] = [
+    Key {
+        name: "Stun",
+        values: "HOST[:PORT], separated by commas; may be repeated",
+        meaning: "STUN servers, which tell this machine its address outside, for the peers of Direct. They are asked only \
              while a direct path is sought or used. Without a port, it is 3478. Names are looked up outside the tunnel.",
-    example: "stun.example.org:3478",
-    take: Take::Interface(|it, line| {
-        line.push(&mut it.stun, line.items(), |item| server(item, STUN_PORT))
-    }),
-    write: Write::Interface(|it, out| out.each(&it.stun)),
-    ..CONVOY
-}];
+        example: "stun.example.org:3478",
+        take: Take::Interface(|it, line| {
+            line.push(&mut it.stun, line.items(), |item| server(item, STUN_PORT))
+        }),
+        write: Write::Interface(|it, out| out.each(&it.stun)),
+        ..CONVOY
+    },
+    Key {
+        name: "PortMap",
+        values: "yes or no",
+        default: "no",
+        meaning: "Whether the router is asked to forward the tunnel's UDP port, for the peers of Direct: by PCP, else by \
+             NAT-PMP, for IPv4. It does so for ten minutes at a time, so nothing stays after a crash.",
+        example: "yes",
+        take: Take::Interface(|it, line| {
+            line.set(&mut it.port_map, |value| truth(value, "yes", "no"))
+        }),
+        write: Write::Interface(|it, out| out.truth(it.port_map.as_ref(), "yes", "no")),
+        ..CONVOY
+    },
+];
 
 /// A key without a change of the device: the tunnel is told of all direct paths at once.
 pub(super) static DIRECT: [Key; 1] = [Key {

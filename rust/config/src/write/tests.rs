@@ -31,6 +31,7 @@ PrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=
 #convoy: NatDNS = yes
 #convoy: Stun = stun.example.org:3478
 #convoy: Stun = [2001:db8::9]:3479
+#convoy: PortMap = yes
 
 [Peer]
 # friendly_name = Ann

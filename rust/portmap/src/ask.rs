@@ -1,0 +1,223 @@
+//! Questions to a router, by sockets outside of the tunnel.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::{
+    net::UdpSocket,
+    time::{Instant, timeout_at},
+};
+use tracing::debug;
+
+use crate::{
+    LIFETIME,
+    gateway::Gateway,
+    mapping::{Grant, Mapping, Protocol},
+    nat_pmp, pcp,
+    problem::{Problem, Refusal},
+    task::Target,
+};
+
+/// The port of both protocols.
+const PORT: u16 = 5351;
+/// Milliseconds that each request has for its answer, until the next one: the router is near.
+const WAITS: [u64; 4] = [250, 500, 1_000, 2_000];
+/// The same for a mapping that is withdrawn.
+const LAST_WAITS: [u64; 2] = [100, 200];
+/// Longest answer that is read, in bytes (RFC 6887 §7).
+const MAX_ANSWER: usize = 1_100;
+
+/// The secret of PCP, and the address that a router granted the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) nonce: [u8; 12],
+    pub(crate) external: Option<SocketAddrV4>,
+}
+
+/// Asks a router to forward the port: by PCP or, if it knows or answers nothing of that, by NAT-PMP.
+pub(crate) async fn ask(
+    gateway: &Gateway,
+    target: Target,
+    memory: Memory,
+) -> Result<(Mapping, Duration), Problem> {
+    let router = gateway.address;
+    let socket = socket(&gateway.interface, router, target.mark);
+    let socket = socket.await.map_err(system)?;
+    let suggested = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, target.port);
+    let suggested = memory.external.unwrap_or(suggested);
+    let mut protocol = Protocol::Pcp;
+    let mut granted = by_pcp(&socket, target.port, memory.nonce, suggested).await?;
+    if matches!(granted, None | Some(Err(Refusal::OtherProtocol))) {
+        protocol = Protocol::NatPmp;
+        granted = by_nat_pmp(&socket, target.port, suggested.port()).await?;
+    }
+    let grant = match granted {
+        None | Some(Err(Refusal::OtherProtocol)) => return Err(Problem::Silent(router)),
+        Some(Err(Refusal::Reason(reason))) => {
+            return Err(Problem::Refused {
+                router,
+                protocol,
+                reason,
+            });
+        }
+        Some(Ok(grant)) => grant,
+    };
+    if grant.external.ip().is_unspecified() || grant.external.port() == 0 {
+        return Err(Problem::NoAddress(router));
+    }
+    let mapping = Mapping {
+        protocol,
+        router,
+        interface: gateway.interface.clone(),
+        mark: target.mark,
+        port: target.port,
+        external: grant.external,
+        nonce: memory.nonce,
+    };
+    Ok((mapping, grant.lifetime))
+}
+
+/// Ends a mapping, as far as its router still hears of it. Takes a third of a second at most.
+pub async fn withdraw(mapping: &Mapping) {
+    let socket = match socket(&mapping.interface, mapping.router, mapping.mark).await {
+        Ok(socket) => socket,
+        Err(error) => {
+            debug!("cannot withdraw the mapping: {error}");
+            return;
+        }
+    };
+    let answered = match mapping.protocol {
+        Protocol::Pcp => {
+            let request = pcp::Request {
+                client: own_address(&socket).unwrap_or(Ipv4Addr::UNSPECIFIED),
+                port: mapping.port,
+                nonce: mapping.nonce,
+                suggested: mapping.external,
+                lifetime: Duration::ZERO,
+            };
+            let read = |answer: &[u8]| request.answer(answer).map(drop);
+            exchange(&socket, &request.bytes(), &LAST_WAITS, read).await
+        }
+        Protocol::NatPmp => {
+            let request = nat_pmp::Request {
+                port: mapping.port,
+                suggested: 0,
+                lifetime: Duration::ZERO,
+            };
+            let read = |answer: &[u8]| request.answer(answer).map(drop);
+            exchange(&socket, &request.bytes(), &LAST_WAITS, read).await
+        }
+    };
+    debug!(?mapping, ?answered, "Withdrew the mapping");
+}
+
+/// `None` if the router is silent.
+type Answer<T> = Option<Result<T, Refusal>>;
+
+async fn by_pcp(
+    socket: &UdpSocket,
+    port: u16,
+    nonce: [u8; 12],
+    suggested: SocketAddrV4,
+) -> Result<Answer<Grant>, Problem> {
+    let request = pcp::Request {
+        client: own_address(socket).map_err(system)?,
+        port,
+        nonce,
+        suggested,
+        lifetime: LIFETIME,
+    };
+    let read = |answer: &[u8]| request.answer(answer);
+    let granted = exchange(socket, &request.bytes(), &WAITS, read).await;
+    granted.map_err(system)
+}
+
+async fn by_nat_pmp(
+    socket: &UdpSocket,
+    port: u16,
+    suggested: u16,
+) -> Result<Answer<Grant>, Problem> {
+    let request = nat_pmp::ADDRESS_REQUEST;
+    let address = exchange(socket, &request, &WAITS, nat_pmp::address).await;
+    let address = match address.map_err(system)? {
+        Some(Ok(address)) => address,
+        Some(Err(refusal)) => return Ok(Some(Err(refusal))),
+        None => return Ok(None),
+    };
+    let request = nat_pmp::Request {
+        port,
+        suggested,
+        lifetime: LIFETIME,
+    };
+    let read = |answer: &[u8]| request.answer(answer);
+    let granted = exchange(socket, &request.bytes(), &WAITS, read).await;
+    let granted = granted.map_err(system)?;
+    let grant = |(port, lifetime)| Grant {
+        external: SocketAddrV4::new(address, port),
+        lifetime,
+    };
+    Ok(granted.map(|granted| granted.map(grant)))
+}
+
+/// Sends a request until `read` takes an answer; `None` if there is none, or nobody has the port.
+async fn exchange<T>(
+    socket: &UdpSocket,
+    request: &[u8],
+    waits: &[u64],
+    read: impl Fn(&[u8]) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let mut buffer = [0; MAX_ANSWER];
+    for wait in waits {
+        let sent = socket.send(request).await;
+        let deadline = Instant::now() + Duration::from_millis(*wait);
+        if is_refused(&sent) {
+            return Ok(None);
+        }
+        sent?;
+        while let Ok(received) = timeout_at(deadline, socket.recv(&mut buffer)).await {
+            if is_refused(&received) {
+                return Ok(None);
+            }
+            if let Some(answer) = read(&buffer[..received?]) {
+                return Ok(Some(answer));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_refused(outcome: &io::Result<usize>) -> bool {
+    let error = outcome.as_ref().err();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Opens a socket that stays outside of the tunnel, and hears the router alone.
+async fn socket(interface: &str, router: Ipv4Addr, mark: Option<u32>) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
+    if let Some(mark) = mark {
+        setsockopt(&socket, sockopt::Mark, &mark)?;
+    }
+    if !interface.is_empty() {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
+    socket.connect((router, PORT)).await?;
+    Ok(socket)
+}
+
+fn own_address(socket: &UdpSocket) -> io::Result<Ipv4Addr> {
+    match socket.local_addr()?.ip() {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+    }
+}
+
+fn system(error: io::Error) -> Problem {
+    Problem::System(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

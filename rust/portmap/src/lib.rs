@@ -1,0 +1,32 @@
+//! Asks the router to forward a UDP port to this machine: by PCP (RFC 6887), else by NAT-PMP (RFC 6886).
+//!
+//! 1. [`PortMapping::begin`] asks the default gateway, and renews the mapping until it is dropped.
+//! 2. [`PortMapping::changed`] waits for news, [`PortMapping::state`] tells them.
+//! 3. [`PortMapping::ask_again`] when the network may be another.
+//! 4. [`withdraw`] ends a [`Mapping`]: later, or in another process. One that nobody withdraws ends by itself after
+//!    [`LIFETIME`] at most.
+//!
+//! The supervisor of `convoy up` may call it. It sends to the default gateway alone, from sockets that have the tunnel's
+//! mark and are bound to the gateway's interface, so they stay outside the tunnel and pass its kill switch. It never
+//! accepts a mapping for another port or protocol, and changes nothing on this machine.
+//!
+//! Deliberately left outside: IPv6, whose firewalls open from inside; and UPnP, whose requests go by TCP to an address
+//! that any machine of the network may name, which no kill switch should let pass.
+
+mod ask;
+mod gateway;
+mod mapping;
+mod nat_pmp;
+mod pcp;
+mod problem;
+mod task;
+
+use std::time::Duration;
+
+pub use ask::withdraw;
+pub use mapping::{Mapping, Protocol};
+pub use problem::Problem;
+pub use task::{PortMapping, State, Target};
+
+/// Longest time for which a router is asked to forward.
+pub const LIFETIME: Duration = Duration::from_secs(600);

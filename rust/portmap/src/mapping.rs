@@ -1,0 +1,76 @@
+//! Mappings of ports.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A port that a router forwards, with all that is needed to withdraw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// The protocol by which it was granted.
+    pub protocol: Protocol,
+    /// The router.
+    pub router: Ipv4Addr,
+    /// This machine's interface on the router's network.
+    pub interface: String,
+    /// The firewall mark of the requests.
+    pub mark: Option<u32>,
+    /// The UDP port of this machine.
+    pub port: u16,
+    /// The address that the router forwards to it.
+    pub external: SocketAddrV4,
+    /// The secret of PCP that tells its owner (RFC 6887 §11.1).
+    pub nonce: [u8; 12],
+}
+
+/// A protocol of routers that forward ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// Port Control Protocol, RFC 6887.
+    #[serde(rename = "PCP")]
+    Pcp,
+    /// NAT Port Mapping Protocol, RFC 6886.
+    #[serde(rename = "NAT-PMP")]
+    NatPmp,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Pcp => "PCP",
+            Self::NatPmp => "NAT-PMP",
+        })
+    }
+}
+
+/// A router's grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) external: SocketAddrV4,
+    pub(crate) lifetime: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_written_for_another_version_to_read() {
+        let mapping = Mapping {
+            protocol: Protocol::NatPmp,
+            router: [192, 168, 0, 1].into(),
+            interface: "eth0".to_owned(),
+            mark: Some(51820),
+            port: 51821,
+            external: "198.51.100.7:51820".parse().unwrap(),
+            nonce: [7; 12],
+        };
+        let text = r#"{"protocol":"NAT-PMP","router":"192.168.0.1","interface":"eth0","mark":51820,"port":51821,"external":"198.51.100.7:51820","nonce":[7,7,7,7,7,7,7,7,7,7,7,7]}"#;
+        assert_eq!(serde_json::to_string(&mapping).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Mapping>(text).unwrap(), mapping);
+    }
+}

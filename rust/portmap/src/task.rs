@@ -1,0 +1,204 @@
+//! A mapping that is kept: asked for, renewed, and asked for again elsewhere.
+
+use std::time::Duration;
+
+use rand::{TryRng as _, rngs::SysRng};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+use tracing::debug;
+
+use crate::{
+    LIFETIME,
+    ask::{Memory, ask},
+    gateway::{Gateway, find},
+    mapping::Mapping,
+    problem::Problem,
+};
+
+/// Time until a router that grants nothing is asked again.
+const PAUSE: Duration = Duration::from_secs(300);
+/// Time until a router that does not renew a mapping is asked again.
+const SHORT_PAUSE: Duration = Duration::from_secs(30);
+/// Shortest lifetime that is believed: routers are not asked more often than twice in this time.
+const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The port to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The UDP port of this machine.
+    pub port: u16,
+    /// The firewall mark of the tunnel's datagrams.
+    pub mark: Option<u32>,
+}
+
+/// The state of a mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The router is being asked for the first time.
+    Asking,
+    /// The router forwards the port.
+    Mapped(Mapping),
+    /// No port is mapped; the router is asked again later.
+    Failed(Problem),
+}
+
+/// Keeps a port mapped. Dropping it withdraws nothing.
+#[derive(Debug)]
+pub struct PortMapping {
+    target: watch::Sender<Target>,
+    state: watch::Receiver<State>,
+    task: JoinHandle<()>,
+}
+
+impl PortMapping {
+    /// Begins to ask for a mapping; `former` is one of the same port that may still be there.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio.
+    #[must_use]
+    pub fn begin(target: Target, former: Option<&Mapping>) -> Self {
+        let (target, wanted) = watch::channel(target);
+        let (told, state) = watch::channel(State::Asking);
+        let memory = former.map(|mapping| Memory {
+            nonce: mapping.nonce,
+            external: Some(mapping.external),
+        });
+        let task = tokio::spawn(keep(wanted, told, memory));
+        Self {
+            target,
+            state,
+            task,
+        }
+    }
+
+    /// Asks at once: the network may be another, or the mark.
+    pub fn ask_again(&self, target: Target) {
+        self.target.send_replace(target);
+    }
+
+    /// Returns the target.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        *self.target.borrow()
+    }
+
+    /// Returns the present state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until the state is another than the one that was last waited for. May be cancelled.
+    pub async fn changed(&mut self) {
+        if self.state.changed().await.is_err() {
+            // The task goes on until this is dropped.
+            std::future::pending().await
+        }
+    }
+}
+
+impl Drop for PortMapping {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn keep(
+    mut wanted: watch::Receiver<Target>,
+    told: watch::Sender<State>,
+    mut memory: Option<Memory>,
+) {
+    let mut kept: Option<Kept> = None;
+    loop {
+        let target = *wanted.borrow_and_update();
+        let outcome = tokio::select! {
+            outcome = attempt(target, &mut memory) => outcome,
+            // It stays until the router is gone, which leaves it behind.
+            Ok(()) = wanted.changed() => continue,
+        };
+        let now = Instant::now();
+        debug!(?outcome, "Asked the router to forward a port");
+        let next = match outcome {
+            Ok((mapping, lifetime)) => {
+                let lifetime = lifetime.clamp(SHORTEST_LIFETIME, LIFETIME);
+                let until = now + lifetime;
+                say(&told, State::Mapped(mapping.clone()));
+                kept = Some(Kept { mapping, until });
+                now + lifetime / 2
+            }
+            Err((gateway, problem)) => match &kept {
+                Some(kept) if kept.outlives(&gateway, &problem, now) => {
+                    kept.until.min(now + SHORT_PAUSE)
+                }
+                _ => {
+                    kept = None;
+                    say(&told, State::Failed(problem));
+                    now + PAUSE
+                }
+            },
+        };
+        tokio::select! {
+            () = sleep_until(next) => {}
+            changed = wanted.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// A mapping that the router still has.
+struct Kept {
+    mapping: Mapping,
+    until: Instant,
+}
+
+impl Kept {
+    /// Whether the mapping is still of use although it was not renewed: an answer was lost.
+    fn outlives(&self, gateway: &Option<Gateway>, problem: &Problem, now: Instant) -> bool {
+        let is_there = gateway
+            .as_ref()
+            .is_some_and(|it| it.address == self.mapping.router);
+        is_there && matches!(problem, Problem::Silent(_)) && now < self.until
+    }
+}
+
+/// Asks once.
+async fn attempt(
+    target: Target,
+    memory: &mut Option<Memory>,
+) -> Result<(Mapping, Duration), (Option<Gateway>, Problem)> {
+    let known = match *memory {
+        Some(memory) => memory,
+        None => new_memory().map_err(|problem| (None, problem))?,
+    };
+    // The same secret for each attempt: the answer to a former one may have been lost.
+    *memory = Some(known);
+    let gateway = find().await.map_err(|problem| (None, problem))?;
+    match ask(&gateway, target, known).await {
+        Ok((mapping, lifetime)) => {
+            let external = Some(mapping.external);
+            *memory = Some(Memory { external, ..known });
+            Ok((mapping, lifetime))
+        }
+        Err(problem) => Err((Some(gateway), problem)),
+    }
+}
+
+fn new_memory() -> Result<Memory, Problem> {
+    let mut nonce = [0; 12];
+    let filled = SysRng.try_fill_bytes(&mut nonce);
+    filled.map_err(|_| Problem::System("the system has no random bytes".to_owned()))?;
+    Ok(Memory {
+        nonce,
+        external: None,
+    })
+}
+
+fn say(told: &watch::Sender<State>, state: State) {
+    told.send_if_modified(|former| {
+        let is_other = *former != state;
+        *former = state;
+        is_other
+    });
+}
