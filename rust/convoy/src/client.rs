@@ -29,6 +29,7 @@ pub(crate) mod log;
 mod metrics;
 pub(crate) mod notify;
 mod path_mtu;
+mod port_map;
 pub(crate) mod privileges;
 pub(crate) mod requests;
 mod save;

@@ -54,6 +54,8 @@ pub struct Status {
     pub kill_switch_closed: Option<bool>,
     /// Name servers.
     pub dns: Vec<String>,
+    /// The port that the router is asked to forward; null if `PortMap` is off.
+    pub port_mapping: Option<PortMappingStatus>,
     /// Engine of the network of a tunnel without root: `namespace`.
     pub engine: Option<String>,
     /// The commands of `convoy exec` in a tunnel without root.
@@ -70,6 +72,19 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// The counters of `convoy stats --json`, since the start of the process that carries the packets.
     pub stats: Option<Counters>,
+}
+
+/// A UDP port that the router is asked to forward to this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct PortMappingStatus {
+    /// Address and port that it forwards; null if it forwards none.
+    pub external: Option<String>,
+    /// The protocol of the grant: `PCP` or `NAT-PMP`.
+    pub protocol: Option<String>,
+    /// Reason why there is no mapping, in words; null as well while the router is being asked.
+    pub problem: Option<String>,
 }
 
 /// A listener that leads into the tunnel, or out of it.

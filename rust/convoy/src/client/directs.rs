@@ -17,6 +17,8 @@ const MOST_STUN_SERVERS: usize = 8;
 pub(crate) struct Directs {
     /// Addresses of this machine outside of all tunnels; `None` until somebody has looked.
     hosts: Option<Vec<IpAddr>>,
+    /// The address that the router forwards to the tunnel's port.
+    mapped: Option<SocketAddr>,
     /// The last message; `None` if the process may have one of an earlier supervisor.
     told: Option<DirectPaths>,
 }
@@ -37,10 +39,20 @@ impl Directs {
         self.hosts = Some(hosts);
     }
 
+    /// Notes the address that the router forwards to the tunnel's port.
+    pub(crate) fn note_mapped(&mut self, mapped: Option<SocketAddr>) {
+        self.mapped = mapped;
+    }
+
     /// Returns what the process is to be told, if it does not know it.
     pub(crate) fn news(&self, config: &Config, stun: Vec<SocketAddr>) -> Option<DirectPaths> {
         let hosts = self.hosts.clone().unwrap_or_default();
-        let paths = paths(config, hosts, stun);
+        let addresses = Outside {
+            hosts,
+            mapped: self.mapped.into_iter().collect(),
+            stun,
+        };
+        let paths = paths(config, addresses);
         (self.told.as_ref() != Some(&paths)).then_some(paths)
     }
 
@@ -71,19 +83,27 @@ pub(crate) fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
     servers.filter(|_| has_directs(config))
 }
 
+/// Addresses outside of the tunnel.
+struct Outside {
+    hosts: Vec<IpAddr>,
+    mapped: Vec<SocketAddr>,
+    stun: Vec<SocketAddr>,
+}
+
 /// Words the direct paths of a configuration; without a direct peer, nothing else matters.
-fn paths(config: &Config, hosts: Vec<IpAddr>, mut stun: Vec<SocketAddr>) -> DirectPaths {
+fn paths(config: &Config, mut outside: Outside) -> DirectPaths {
     let peers: Vec<_> = config.peers.iter().flat_map(directs_of).collect();
     if peers.is_empty() {
         return DirectPaths::default();
     }
-    stun.truncate(MOST_STUN_SERVERS);
+    outside.stun.truncate(MOST_STUN_SERVERS);
     let own = config.interface.addresses.iter().map(|it| it.address());
     DirectPaths {
         own: own.take(MOST_INNER_ADDRESSES).collect(),
         peers,
-        hosts,
-        stun,
+        hosts: outside.hosts,
+        mapped: outside.mapped,
+        stun: outside.stun,
     }
 }
 

@@ -134,6 +134,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         host: Some(host),
         tunnel: None,
         interface: None,
+        port_mapping: state.and_then(|state| state.port_mapping),
         picked_mark: None,
         terminal: None,
     };

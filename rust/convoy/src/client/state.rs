@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
+use convoy_portmap::Mapping;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -40,6 +41,9 @@ pub(crate) struct State {
     /// When a pause ends, in seconds since 1970.
     #[serde(default)]
     pub(crate) paused_until: Option<u64>,
+    /// The port that the router forwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) port_mapping: Option<Mapping>,
 }
 
 impl State {
@@ -54,6 +58,7 @@ impl State {
             is_up: false,
             paths: Vec::new(),
             paused_until: None,
+            port_mapping: None,
         }
     }
 
@@ -179,7 +184,13 @@ mod tests {
         expected.paused_until = Some(60);
         let former = former.replace('}', r#","paths":[],"paused_until":60}"#);
         assert_eq!(serde_json::to_string(&expected).unwrap(), former);
-        fs::write(&path, former).unwrap();
+        fs::write(&path, &former).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(expected.clone()));
+        let mapping = r#"{"protocol":"PCP","router":"192.168.0.1","interface":"eth0","mark":null,"port":51820,"external":"198.51.100.7:51820","nonce":[7,7,7,7,7,7,7,7,7,7,7,7]}"#;
+        expected.port_mapping = Some(serde_json::from_str(mapping).unwrap());
+        let present = former.replace("60}", &format!(r#"60,"port_mapping":{mapping}}}"#));
+        assert_eq!(serde_json::to_string(&expected).unwrap(), present);
+        fs::write(&path, present).unwrap();
         assert_eq!(read(&path).unwrap(), Some(expected));
     }
 

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{client::args::StatusArgs, userspace};
 pub(crate) use convoy_report::{
-    CarriedStatus, Condition, ForwardStatus, NatStatus, Status, Statuses,
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PortMappingStatus, Status, Statuses,
 };
 pub(crate) use describe::{Known, describe};
 

@@ -6,7 +6,7 @@
 //!  host's events ──┼─▶ the one loop of ────┼─▶ the tunnel: configuration, handshakes, answers
 //!  tunnel's events ┤ convoy_lifecycle's    │
 //!  look-ups, sleep ┤      states           ├─▶ echo requests through the tunnel
-//!  echoes ─────────┘                       └─▶ service manager, clients, subscribers
+//!  echoes, router ─┘                       └─▶ service manager, clients, subscribers
 //! ```
 //!
 //! It has one thread, and no timer runs while nothing happens, except for a service manager's watchdog.
@@ -17,6 +17,7 @@ mod follow;
 mod log;
 mod observe;
 mod place;
+mod port_map;
 mod react;
 mod replace;
 mod start;
@@ -42,6 +43,7 @@ use super::{
     notify,
     path_mtu::PathMtu,
     places,
+    port_map::PortMap,
     signals::Signals,
     state::State,
     supervision::{Life, Outside},
@@ -157,6 +159,7 @@ struct Supervisor {
     changed: Option<Changed>,
     addresses: Addresses,
     directs: Directs,
+    port_map: PortMap,
     /// The name servers that the host's state makes room for.
     resolvers: Vec<IpAddr>,
     /// The public key of the key that a hook has set.
@@ -205,6 +208,7 @@ impl Supervisor {
             host: self.host,
             tunnel: self.tunnel,
             interface: None,
+            port_mapping: self.port_map.to_note(self.state.port_mapping.as_ref()),
             picked_mark: self.picked_mark,
             terminal: self.terminal,
         }

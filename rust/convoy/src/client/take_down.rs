@@ -6,6 +6,7 @@ use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{Host, open_kill_switch};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
+use convoy_portmap::{Mapping, withdraw};
 use tracing::{error, warn};
 
 use super::{
@@ -40,6 +41,8 @@ pub(crate) struct Remains {
     pub(crate) tunnel: Option<KeptTunnel>,
     /// The interface, which is there until everything else is undone.
     pub(crate) interface: Option<OwnedFd>,
+    /// The port that the router forwards.
+    pub(crate) port_mapping: Option<Mapping>,
     /// The mark that was chosen for it.
     pub(crate) picked_mark: Option<u32>,
     pub(crate) terminal: Option<Terminal>,
@@ -86,10 +89,15 @@ impl Remains {
                 return Ok(Progress::Ended(Event::Done(notes)));
             }
             Step::NoteEnd => self.note_end(),
-            Step::StopTunnel => match self.tunnel.take() {
-                Some(tunnel) => self.interface = Some(tunnel.stop().await?),
-                None => stop_orphan(&self.name).await?,
-            },
+            Step::StopTunnel => {
+                if let Some(mapping) = self.port_mapping.take() {
+                    withdraw(&mapping).await;
+                }
+                match self.tunnel.take() {
+                    Some(tunnel) => self.interface = Some(tunnel.stop().await?),
+                    None => stop_orphan(&self.name).await?,
+                }
+            }
             Step::UndoHost { keeps_kill_switch } => {
                 let undone = self.undo_host(keeps_kill_switch).await;
                 self.interface = None;

@@ -333,10 +333,7 @@ mod tests {
         );
         passes(&ToTunnel::Directs(directs.clone()), &former);
         directs.mapped = vec!["198.51.100.7:51820".parse().unwrap()];
-        let present = former.replace(
-            r#""stun""#,
-            r#""mapped":["198.51.100.7:51820"],"stun""#,
-        );
+        let present = former.replace(r#""stun""#, r#""mapped":["198.51.100.7:51820"],"stun""#);
         passes(&ToTunnel::Directs(directs), &present);
         passes(&ToTunnel::Stop, r#"{"type":"stop"}"#);
     }

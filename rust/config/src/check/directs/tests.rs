@@ -161,13 +161,20 @@ fn a_direct_peer_has_no_more_prefixes_than_the_bound() {
 }
 
 #[test]
-fn a_stun_server_without_a_direct_peer_is_warned_about() {
-    let warnings = |lines: &[&str]| {
-        let text = file(lines).replacen("Address", "#convoy: Stun = 192.0.2.9\nAddress", 1);
+fn what_serves_direct_peers_alone_is_warned_about_without_one() {
+    let warnings = |line: &str, lines: &[&str]| {
+        let line = format!("#convoy: {line}\nAddress");
+        let text = file(lines).replacen("Address", &line, 1);
         read(&text).unwrap().warnings.render(false)
     };
-    assert!(warnings(&[]).contains("`Stun` has no effect"));
-    assert!(!warnings(&["Direct = 3 10.0.0.3"]).contains("`Stun`"));
+    for line in ["Stun = 192.0.2.9", "PortMap = yes"] {
+        let key = line.split(' ').next().unwrap();
+        let expected = format!("`{key}` has no effect");
+        assert!(warnings(line, &[]).contains(&expected), "{line}");
+        let useful = warnings(line, &["Direct = 3 10.0.0.3"]);
+        assert!(!useful.contains(&expected), "{line}");
+    }
+    assert!(!warnings("PortMap = no", &[]).contains("`PortMap`"));
 }
 
 #[test]

@@ -42,6 +42,12 @@ fn only_what_has_changed_is_told_again() {
     assert_eq!(second.hosts, addresses(&["192.0.2.1"]));
     directs.note_told(second);
     assert_eq!(directs.news(&config, Vec::new()), None);
+    let mapped: SocketAddr = "198.51.100.7:51820".parse().unwrap();
+    directs.note_mapped(Some(mapped));
+    let third = directs.news(&config, Vec::new()).unwrap();
+    assert_eq!(third.mapped, [mapped]);
+    directs.note_told(third);
+    assert_eq!(directs.news(&config, Vec::new()), None);
     directs.begin(true);
     assert!(
         directs.news(&config, Vec::new()).is_some(),

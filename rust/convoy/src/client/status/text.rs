@@ -15,8 +15,8 @@ use crate::{
     stats::{binary, direct},
 };
 use convoy_report::{
-    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, Rate, Status,
-    Statuses,
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortMappingStatus,
+    Rate, Status, Statuses,
 };
 use words::{ago, from_now, milliseconds, rate, span, until_now};
 
@@ -45,6 +45,8 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     optional(out, "MTU", status.mtu)?;
     let servers = (!status.dns.is_empty()).then(|| status.dns.join(", "));
     optional(out, "name servers", servers)?;
+    let mapping = status.port_mapping.as_ref();
+    optional(out, "port mapping", mapping.map(port_mapping))?;
     optional(out, "engine", status.engine.as_ref())?;
     let commands = status.commands.filter(|count| *count > 0);
     optional(out, "commands inside", commands)?;
@@ -89,6 +91,15 @@ pub(super) fn condition(status: &Status, now: Timestamp) -> String {
         (Condition::Paused, None) => "paused; packets leave outside the tunnel".to_owned(),
         (Condition::WithoutSupervisor, _) => format!("up without a supervisor{since}"),
         (Condition::Daemon, _) => "up as a daemon, without a supervisor".to_owned(),
+    }
+}
+
+/// Words a mapping of the router, or why there is none.
+fn port_mapping(mapping: &PortMappingStatus) -> String {
+    match (&mapping.external, &mapping.protocol, &mapping.problem) {
+        (Some(external), Some(protocol), _) => format!("{external} by {protocol}"),
+        (_, _, Some(problem)) => format!("none: {problem}"),
+        _ => "none yet: the router is being asked".to_owned(),
     }
 }
 

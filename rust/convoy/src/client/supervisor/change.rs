@@ -100,6 +100,7 @@ impl Supervisor {
             ..difference(old, &self.config, |peer| addresses.of(peer))
         };
         let followed = self.followed();
+        self.port_map.forget_port();
         self.release_directs().await?;
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             // It gets all of it when it starts again.

@@ -19,6 +19,7 @@ impl Supervisor {
                 Err(error) => warn!("{error}"),
             }
         }
+        self.directs.note_mapped(self.port_map.external());
         let stun = self.addresses.servers();
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());

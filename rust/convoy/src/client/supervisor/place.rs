@@ -26,6 +26,8 @@ pub(super) enum Happening {
     /// A look-up has ended, or is due.
     Addresses,
     Probed(Option<Narrow>),
+    /// The router forwards the port, or does so no longer.
+    PortMapping,
 }
 
 impl Place for Supervisor {
@@ -121,6 +123,7 @@ impl Place for Supervisor {
         }
         strays::reap(self.tunnel.as_ref().and_then(KeptTunnel::pid));
         self.follow_addresses().await;
+        self.follow_port_map().await;
         if state.is_up() {
             self.probe_paths();
         }
@@ -138,6 +141,7 @@ impl Place for Supervisor {
             question = next_question(&mut self.metrics) => Happening::Question(question),
             () = self.addresses.next() => Happening::Addresses,
             narrow = self.path_mtu.next() => Happening::Probed(narrow),
+            () = self.port_map.changed() => Happening::PortMapping,
         }
     }
 
@@ -149,6 +153,7 @@ impl Place for Supervisor {
             Happening::Question(question) => drop(question.send(self.observe(state).await)),
             Happening::Addresses => {}
             Happening::Probed(narrow) => self.on_probed(narrow).await,
+            Happening::PortMapping => self.on_port_mapping().await,
         }
         None
     }

@@ -84,6 +84,7 @@ impl Supervisor {
                 info!("The network has changed");
                 self.events.publish(What::NetworkChanged);
                 self.addresses.network_changed(Instant::now());
+                self.port_map.network_changed();
                 self.forget_paths().await;
             }
             Ok(HostEvent::OwnAddresses(addresses)) => self.on_own_addresses(addresses).await,
@@ -128,7 +129,10 @@ impl Supervisor {
             Err(event) => event,
         };
         match event {
-            TunnelEvent::Changed => self.note_changes().await,
+            TunnelEvent::Changed => {
+                self.port_map.forget_port();
+                self.note_changes().await;
+            }
             TunnelEvent::Handshake { peer, outcome } => {
                 let answered = outcome == Outcome::Answered;
                 self.addresses.handshake(&peer, answered, now);
@@ -173,6 +177,7 @@ impl Supervisor {
         info!("The machine has slept");
         self.events.publish(What::WokeUp);
         self.addresses.network_changed(Instant::now());
+        self.port_map.network_changed();
         self.path_mtu.want_all(&self.config);
     }
 

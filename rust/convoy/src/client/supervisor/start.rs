@@ -24,6 +24,7 @@ use crate::{
         lock::lock,
         notify, owner,
         path_mtu::PathMtu,
+        port_map::PortMap,
         state::State,
         status::{Condition, line, seconds},
         up::Wanted,
@@ -51,6 +52,7 @@ impl Supervisor {
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
             directs: Directs::default(),
+            port_map: PortMap::default(),
             resolvers: Vec::new(),
             this_machine: None,
             path_mtu: PathMtu::new(&config),
@@ -103,6 +105,7 @@ impl Supervisor {
             self.state.since = earlier.since;
             self.path_mtu.restore(&self.config, &earlier.paths);
             self.state.paths = earlier.paths;
+            self.state.port_mapping = earlier.port_mapping;
             if earlier.paused_until.is_some() {
                 info!("The pause is over, as the supervisor that began it is gone");
             }
@@ -215,6 +218,7 @@ impl Supervisor {
         process.set(&update).await?;
         process.follow(&followed).await?;
         self.directs.begin(is_new);
+        self.port_map.forget_port();
         self.tell_directs().await?;
         changed::note_given(&self.config);
         Ok(())

@@ -60,6 +60,7 @@ impl Supervisor {
                 .iter()
                 .map(|server| server.to_string())
                 .collect(),
+            port_mapping: self.port_map.status(),
             warnings: self
                 .warnings(is_closed, state)
                 .into_iter()

@@ -122,6 +122,32 @@ interface: wg0
 }
 
 #[test]
+fn a_port_mapping_or_its_lack_is_shown() {
+    let shown = |mapping| {
+        let text = shown(Status {
+            port_mapping: Some(mapping),
+            ..Status::default()
+        });
+        let line = text.lines().find(|line| line.contains("port mapping"));
+        line.map(str::to_owned).unwrap_or(text)
+    };
+    let mapped = PortMappingStatus {
+        external: Some("198.51.100.7:51820".to_owned()),
+        protocol: Some("PCP".to_owned()),
+        problem: None,
+    };
+    assert_eq!(shown(mapped), "  port mapping: 198.51.100.7:51820 by PCP");
+    let failed = PortMappingStatus {
+        problem: Some("no gateway".to_owned()),
+        ..PortMappingStatus::default()
+    };
+    assert_eq!(shown(failed), "  port mapping: none: no gateway");
+    let asking = PortMappingStatus::default();
+    let expected = "  port mapping: none yet: the router is being asked";
+    assert_eq!(shown(asking), expected);
+}
+
+#[test]
 fn a_pause_and_a_missing_supervisor_are_said_first() {
     let paused = Status {
         state: Condition::Paused,

@@ -1,0 +1,131 @@
+//! The tunnel's UDP port, which the router is asked to forward while the configuration wants that.
+
+use std::{future::pending, net::SocketAddr};
+
+use convoy_config::Config;
+use convoy_portmap::{Mapping, PortMapping, State, Target, withdraw};
+use tracing::{info, warn};
+
+use super::{directs::has_directs, status::PortMappingStatus};
+
+/// The port, and its mapping if one is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct PortMap {
+    /// The tunnel's port; `None` until somebody has looked.
+    port: Option<u16>,
+    kept: Option<PortMapping>,
+}
+
+/// Whether a configuration wants the port to be mapped: without a direct peer, nobody would call there.
+pub(crate) fn is_wanted(config: &Config) -> bool {
+    let wanted = config.interface.port_map.as_ref();
+    wanted.is_some_and(|wanted| wanted.value) && has_directs(config)
+}
+
+impl PortMap {
+    /// Notes that the tunnel may have another port.
+    pub(crate) fn forget_port(&mut self) {
+        self.port = None;
+    }
+
+    /// Whether the tunnel's port is not known.
+    pub(crate) fn lacks_port(&self) -> bool {
+        self.port.is_none()
+    }
+
+    /// Notes the tunnel's port; 0 if it has none yet.
+    pub(crate) fn note_port(&mut self, port: u16) {
+        self.port = Some(port).filter(|port| *port != 0);
+    }
+
+    /// Has the port mapped, by requests with this mark; `former` is a mapping that may still be there.
+    pub(crate) fn keep(&mut self, mark: Option<u32>, former: Option<&Mapping>) {
+        let Some(port) = self.port else { return };
+        let target = Target { port, mark };
+        match &self.kept {
+            Some(kept) if kept.target() == target => {}
+            Some(kept) if kept.target().port == port => kept.ask_again(target),
+            _ => {
+                self.end();
+                let former = former.filter(|mapping| mapping.port == port);
+                self.kept = Some(PortMapping::begin(target, former));
+            }
+        }
+    }
+
+    /// Withdraws the mapping, which is not waited for.
+    pub(crate) fn end(&mut self) {
+        let mapping = self.mapping();
+        self.kept = None;
+        if let Some(mapping) = mapping {
+            tokio::spawn(async move { withdraw(&mapping).await });
+        }
+    }
+
+    /// Asks again, as the network may be another.
+    pub(crate) fn network_changed(&self) {
+        if let Some(kept) = &self.kept {
+            kept.ask_again(kept.target());
+        }
+    }
+
+    /// Waits until the mapping has changed. May be cancelled.
+    pub(crate) async fn changed(&mut self) {
+        match &mut self.kept {
+            Some(kept) => kept.changed().await,
+            None => pending().await,
+        }
+    }
+
+    /// Writes the mapping to the log.
+    pub(crate) fn log(&self) {
+        match self.state() {
+            Some(State::Mapped(it)) => {
+                let (external, protocol) = (it.external, it.protocol);
+                info!("The router forwards {external} to this machine, by {protocol}");
+            }
+            Some(State::Failed(problem)) => warn!("No port is mapped: {problem}"),
+            Some(State::Asking) | None => {}
+        }
+    }
+
+    /// Returns the mapping, if there is one.
+    pub(crate) fn mapping(&self) -> Option<Mapping> {
+        match self.state()? {
+            State::Mapped(mapping) => Some(mapping),
+            State::Asking | State::Failed(_) => None,
+        }
+    }
+
+    /// Returns the address that the router forwards.
+    pub(crate) fn external(&self) -> Option<SocketAddr> {
+        self.mapping().map(|it| it.external.into())
+    }
+
+    /// Returns the mapping to be noted for another process, where `noted` is now.
+    pub(crate) fn to_note(&self, noted: Option<&Mapping>) -> Option<Mapping> {
+        match self.state() {
+            // The one before may still be there.
+            Some(State::Asking) => noted.cloned(),
+            _ => self.mapping(),
+        }
+    }
+
+    /// Describes the mapping; `None` if none is wanted.
+    pub(crate) fn status(&self) -> Option<PortMappingStatus> {
+        let mut status = PortMappingStatus::default();
+        match self.state()? {
+            State::Asking => {}
+            State::Failed(problem) => status.problem = Some(problem.to_string()),
+            State::Mapped(mapping) => {
+                status.external = Some(mapping.external.to_string());
+                status.protocol = Some(mapping.protocol.to_string());
+            }
+        }
+        Some(status)
+    }
+
+    fn state(&self) -> Option<State> {
+        self.kept.as_ref().map(PortMapping::state)
+    }
+}

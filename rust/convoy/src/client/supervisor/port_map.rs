@@ -1,0 +1,52 @@
+//! Follows the port that the router is asked to forward, and what the router says.
+
+use tracing::{debug, warn};
+
+use super::Supervisor;
+use crate::client::{kept::KeptTunnel, port_map::is_wanted};
+
+impl Supervisor {
+    /// Has the router forward the tunnel's port as the configuration wants it by now. Waits for no router.
+    pub(super) async fn follow_port_map(&mut self) {
+        if is_wanted(&self.config) {
+            self.find_port().await;
+            let former = self.state.port_mapping.as_ref();
+            self.port_map.keep(self.mark, former);
+        } else {
+            self.port_map.end();
+        }
+        self.note_port_mapping();
+    }
+
+    /// Tells the tunnel what the router has said.
+    pub(super) async fn on_port_mapping(&mut self) {
+        self.port_map.log();
+        self.follow_directs().await;
+    }
+
+    async fn find_port(&mut self) {
+        if !self.port_map.lacks_port() {
+            return;
+        }
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return;
+        };
+        match process.device().await {
+            Ok(device) => self.port_map.note_port(device.listen_port),
+            // The process has died, or hangs.
+            Err(error) => debug!("cannot look at the tunnel's port: {error:#}"),
+        }
+    }
+
+    /// Notes the mapping, for somebody who takes the tunnel down or over after this process.
+    fn note_port_mapping(&mut self) {
+        let mapping = self.port_map.to_note(self.state.port_mapping.as_ref());
+        if mapping == self.state.port_mapping {
+            return;
+        }
+        self.state.port_mapping = mapping;
+        if let Err(error) = self.state.write(&self.config.name) {
+            warn!("{error:#}");
+        }
+    }
+}
