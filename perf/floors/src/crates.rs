@@ -124,7 +124,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 24] = [
+    const FLOORS: [(&str, &[&str]); 25] = [
         ("convoy-types", &[]),
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
