@@ -1,6 +1,12 @@
 //! The public operations.
 
-use std::{collections::VecDeque, fs, net::IpAddr, ops::RangeInclusive, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    fs,
+    net::IpAddr,
+    ops::RangeInclusive,
+    sync::Arc,
+};
 
 use convoy_netlink::{Netlink, NetlinkError};
 use tokio::time::{Duration, Instant};
@@ -70,6 +76,9 @@ pub struct Host {
     /// The warnings that the caller knows of.
     pub(crate) told_warnings: Vec<String>,
     pub(crate) ways: Vec<Option<Way>>,
+    /// The family and priority of rules that may stand in another order than in the plan: one was put behind the others
+    /// by work that was cancelled or has failed since.
+    pub(crate) disordered: HashSet<(bool, u32)>,
     /// The addresses of this machine that the caller knows of; `None` if it has not asked.
     pub(crate) told_addresses: Option<Vec<IpAddr>>,
 }
@@ -136,6 +145,7 @@ impl Host {
             told_mtu: None,
             told_warnings: Vec::new(),
             ways: Vec::new(),
+            disordered: HashSet::new(),
             told_addresses: None,
         })
     }

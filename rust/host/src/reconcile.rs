@@ -28,24 +28,22 @@ impl Host {
         let slot = |entry: &Entry| (entry.change.what.slot(), entry.id);
         let known: HashMap<What, u64> = self.made.iter().map(slot).collect();
         let mut restored = Vec::new();
-        let mut renewed = HashSet::new();
         for what in plan {
             let known = known.get(&what.slot()).and_then(|id| self.position(*id));
             match known {
                 Some(at) if self.made[at].change.what == *what => {
                     if self.restore(at, missing).await? {
                         restored.push(what.clone());
-                        renewed.extend(level(what));
-                    } else if level(what).is_some_and(|level| renewed.contains(&level)) {
+                    } else if level(what).is_some_and(|level| self.disordered.contains(&level)) {
                         self.put_last(at).await?;
                     }
                 }
                 _ => {
                     self.make(what, known).await?;
-                    renewed.extend(level(what));
                 }
             }
         }
+        self.disordered.clear();
         self.undo_all(is_stale).await?;
         Ok(restored)
     }
@@ -146,6 +144,7 @@ impl Host {
         };
         // The former state's record stays until its successor is in place: after a crash, either may be there.
         self.record(entry, None)?;
+        self.disordered.extend(level(what));
         if let Err(error) = self.effects.make(what).await {
             return self.tolerate(what, error);
         }
@@ -168,6 +167,7 @@ impl Host {
             return Ok(false);
         }
         self.adopt_foreign_content(at).await?;
+        self.disordered.extend(level(&change.what));
         match self.effects.make(&change.what).await {
             Ok(()) => Ok(true),
             Err(error) => {

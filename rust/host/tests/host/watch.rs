@@ -74,6 +74,41 @@ fn whoever_keeps_the_caller_busy_delays_no_restoration() {
 }
 
 #[test]
+fn rules_of_one_priority_come_back_in_their_order_however_often_the_work_is_cancelled() {
+    let test = "rules_of_one_priority_come_back_in_their_order_however_often_the_work_is_cancelled";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    // Leaves one priority for all rules.
+    scene.ip("rule add priority 32765 lookup local");
+    scene.ip("rule delete priority 0");
+    for micros in (200..3_000).step_by(200) {
+        // A host of its own: one host pauses longer after each restoration.
+        scene.run(async || {
+            let mut host = scene.open().await;
+            scene.apply(&mut host, &mut everything()).await;
+            let complete = scene.ip("rule");
+            let ours = complete.lines().find(|line| line.contains("fwmark"));
+            let (priority, rule) = ours.unwrap().split_once(':').unwrap();
+            let rule = rule.trim();
+            scene.ip(&format!("rule delete priority {priority} {rule}"));
+            let deadline = Instant::now() + PATIENCE;
+            while scene.ip("rule") != complete {
+                assert!(Instant::now() < deadline, "{}", scene.ip("rule"));
+                let is_back = scene.ip("rule").contains(rule);
+                let time = if is_back {
+                    PATIENCE / 10
+                } else {
+                    Duration::from_micros(micros)
+                };
+                let _ = timeout(time, host.watch()).await;
+            }
+            host.undo().await.unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_restoration_is_reported_by_name() {
     let Some(scene) = Scene::new("a_restoration_is_reported_by_name") else {
         return;
