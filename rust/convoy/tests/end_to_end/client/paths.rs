@@ -7,6 +7,7 @@
 //! ```
 
 mod conversation;
+mod forwarded;
 mod friends;
 mod nat;
 
@@ -80,6 +81,69 @@ fn two_friends_meet_by_what_coturn_says() {
     friends.up();
     friends.meet_by("reflexive", "reflexive");
     friends.talk_directly();
+}
+
+#[test]
+#[ignore = "make interop"]
+fn a_port_that_miniupnpd_forwards_lets_friends_meet_by_a_closed_kill_switch() {
+    let test = "a_port_that_miniupnpd_forwards_lets_friends_meet_by_a_closed_kill_switch";
+    if !require_programs(test, &["miniupnpd"]) {
+        return;
+    }
+    let Some(mut friends) = Friends::apart([Some(HOME), Some(HARD)]) else {
+        return;
+    };
+    friends.forward_ports();
+    let [a, _] = &friends.all;
+    let lines = "#convoy: PortMap = yes\n#convoy: KillSwitch = on";
+    friends.configure_all(a, lines, "0.0.0.0/0, ::/0", &a.direct());
+    friends.up();
+    friends.meet_by("learnt", "mapped");
+    friends.talk_directly();
+    let said = format!("port mapping: {}:51822 by PCP", Friends::FORWARDED);
+    let text = a.convoy(&["status", "wg0"]).succeeds().stdout;
+    assert!(text.contains(&said), "{text}");
+
+    assert_eq!(friends.forwarded(), 1);
+    a.convoy(&["down", "wg0"]).succeeds();
+    assert_eq!(friends.forwarded(), 0, "withdrawn");
+
+    a.convoy(&["up", "wg0"]).succeeds();
+    let is_forwarded = || (friends.forwarded() == 1).then_some(());
+    assert!(eventually(DEADLINE, is_forwarded).is_some());
+    let nonce = eventually(DEADLINE, || a.noted_nonce());
+    assert!(nonce.is_some());
+    a.kill_supervisor();
+    a.convoy(&["up", "wg0"]).succeeds();
+    let is_mapped = || {
+        let text = a.convoy(&["status", "wg0"]).succeeds().stdout;
+        text.contains(&said).then_some(())
+    };
+    assert!(eventually(DEADLINE, is_mapped).is_some(), "taken over");
+    a.convoy(&["status", "wg0"]).succeeds();
+    // A router refuses the port to anybody with another secret.
+    assert_eq!(a.noted_nonce(), nonce);
+    a.kill_supervisor();
+    a.convoy(&["down", "wg0"]).succeeds();
+    assert_eq!(friends.forwarded(), 0, "withdrawn after a crash");
+}
+
+#[test]
+fn a_router_that_forwards_nothing_is_told_of() {
+    let Some(friends) = Friends::apart([Some(HOME), None]) else {
+        return;
+    };
+    let [a, _] = &friends.all;
+    friends.configure(a, "#convoy: PortMap = yes", &a.direct());
+    friends.up();
+    let is_told = || {
+        let text = a.convoy(&["status", "wg0"]).succeeds().stdout;
+        let said = "port mapping: none: the router 192.168.0.1 answers neither PCP nor NAT-PMP";
+        text.contains(said).then_some(())
+    };
+    assert!(eventually(2 * DEADLINE, is_told).is_some());
+    friends.meet_by("host", "learnt");
+    a.convoy(&["down", "wg0"]).succeeds();
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(crate) struct Friends {
     pub(crate) homes: Vec<Router>,
     pub(crate) lab: Lab,
     stun: Vec<StunServer>,
-    servers: Vec<Child>,
+    pub(super) servers: Vec<Child>,
     daemon: Option<Daemon>,
     _turn: Turn,
 }
