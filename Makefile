@@ -8,9 +8,9 @@ TEST_PROGRAMS = dbus-daemon dnsmasq ethtool ip iptables-legacy ping nft setpriv 
 # Programs that WireGuard's own suite runs in `make interop`.
 SUITE_PACKAGES = iperf3 iproute2 iptables iputils-ping ncat
 SUITE_PROGRAMS = iperf3 ss iptables ping6 ncat
-# Servers of `make interop`: what scrapes the metrics, and STUN.
-SERVER_PACKAGES = coturn prometheus
-SERVER_PROGRAMS = prometheus promtool turnserver
+# Servers of `make interop`: what scrapes the metrics, STUN, and a router's port mappings.
+SERVER_PACKAGES = coturn miniupnpd-nftables prometheus
+SERVER_PROGRAMS = miniupnpd prometheus promtool turnserver
 # Programs that the benches measure with, and peers that distributions package.
 BENCH_PACKAGES = ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
 BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf

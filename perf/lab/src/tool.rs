@@ -45,9 +45,11 @@ pub(crate) fn package(program: &str) -> &str {
     match program {
         "dnsmasq" => "dnsmasq-base",
         "ip" => "iproute2",
+        "miniupnpd" => "miniupnpd-nftables",
         "nft" => "nftables",
         "promtool" => "prometheus",
         "ping" => "iputils-ping",
+        "turnserver" => "coturn",
         "wg" | "wg-quick" => "wireguard-tools",
         other => other,
     }

@@ -16,10 +16,9 @@ use tracing::debug;
 use crate::{
     LIFETIME,
     gateway::Gateway,
-    mapping::{Grant, Mapping, Protocol},
+    mapping::{Grant, Mapping, Protocol, Target},
     nat_pmp, pcp,
     problem::{Problem, Refusal},
-    task::Target,
 };
 
 /// The port of both protocols.

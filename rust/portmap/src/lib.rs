@@ -24,9 +24,9 @@ mod task;
 use std::time::Duration;
 
 pub use ask::withdraw;
-pub use mapping::{Mapping, Protocol};
+pub use mapping::{Mapping, Protocol, Target};
 pub use problem::Problem;
-pub use task::{PortMapping, State, Target};
+pub use task::{PortMapping, State};
 
 /// Longest time for which a router is asked to forward.
 pub const LIFETIME: Duration = Duration::from_secs(600);

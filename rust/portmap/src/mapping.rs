@@ -8,6 +8,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+/// The port to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The UDP port of this machine.
+    pub port: u16,
+    /// The firewall mark of the tunnel's datagrams.
+    pub mark: Option<u32>,
+}
+
 /// A port that a router forwards, with all that is needed to withdraw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {

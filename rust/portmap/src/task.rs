@@ -14,7 +14,7 @@ use crate::{
     LIFETIME,
     ask::{Memory, ask},
     gateway::{Gateway, find},
-    mapping::Mapping,
+    mapping::{Mapping, Target},
     problem::Problem,
 };
 
@@ -24,15 +24,6 @@ const PAUSE: Duration = Duration::from_secs(300);
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
 /// Shortest lifetime that is believed: routers are not asked more often than twice in this time.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
-
-/// The port to be mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The UDP port of this machine.
-    pub port: u16,
-    /// The firewall mark of the tunnel's datagrams.
-    pub mark: Option<u32>,
-}
 
 /// The state of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
