@@ -111,7 +111,7 @@ pub async fn withdraw(mapping: &Mapping) {
             exchange(&socket, &request.bytes(), &LAST_WAITS, read).await
         }
     };
-    debug!(?mapping, ?answered, "Withdrew the mapping");
+    debug!(%mapping.external, ?answered, "Withdrew the mapping");
 }
 
 /// `None` if the router is silent.

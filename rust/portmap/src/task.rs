@@ -111,7 +111,8 @@ async fn keep(
             Ok(()) = wanted.changed() => continue,
         };
         let now = Instant::now();
-        debug!(?outcome, "Asked the router to forward a port");
+        let external = outcome.as_ref().map(|(mapping, _)| mapping.external);
+        debug!(?external, "Asked the router to forward a port");
         let next = match outcome {
             Ok((mapping, lifetime)) => {
                 let lifetime = lifetime.clamp(SHORTEST_LIFETIME, LIFETIME);

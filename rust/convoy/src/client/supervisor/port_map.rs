@@ -8,6 +8,7 @@ use crate::client::{kept::KeptTunnel, port_map::is_wanted};
 impl Supervisor {
     /// Has the router forward the tunnel's port as the configuration wants it by now. Waits for no router.
     pub(super) async fn follow_port_map(&mut self) {
+        let before = self.port_map.external();
         if is_wanted(&self.config) {
             self.find_port().await;
             let former = self.state.port_mapping.as_ref();
@@ -16,6 +17,9 @@ impl Supervisor {
             self.port_map.end();
         }
         self.note_port_mapping();
+        if self.port_map.external() != before {
+            self.follow_directs().await;
+        }
     }
 
     /// Tells the tunnel what the router has said.

@@ -123,6 +123,18 @@ fn a_port_that_miniupnpd_forwards_lets_friends_meet_by_a_closed_kill_switch() {
     a.convoy(&["status", "wg0"]).succeeds();
     // A router refuses the port to anybody with another secret.
     assert_eq!(a.noted_nonce(), nonce);
+
+    let forwards = |count| {
+        let is_so = || (friends.forwarded() == count).then_some(());
+        assert!(eventually(DEADLINE, is_so).is_some(), "{count}");
+    };
+    friends.configure(a, "", &a.direct());
+    a.convoy(&["reload", "wg0"]).succeeds();
+    forwards(0);
+    friends.configure(a, "#convoy: PortMap = yes", &a.direct());
+    a.convoy(&["reload", "wg0"]).succeeds();
+    forwards(1);
+    assert!(eventually(DEADLINE, || a.noted_nonce()).is_some());
     a.kill_supervisor();
     a.convoy(&["down", "wg0"]).succeeds();
     assert_eq!(friends.forwarded(), 0, "withdrawn after a crash");
