@@ -5,9 +5,10 @@
 //! 3. `judge` turns the answers into findings.
 
 mod ask;
+mod facts;
 mod judge;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use convoy_config::Endpoint;
 use convoy_stun::MAX_SERVERS;
@@ -21,41 +22,7 @@ use crate::{
     others::VPN_KINDS,
     subject::{Standing, Subject, judge_config},
 };
-
-/// Everything that is known of the NAT.
-#[derive(Debug, Default)]
-struct Facts {
-    /// This machine's addresses outside of all tunnels.
-    own: Vec<IpAddr>,
-    asked: Vec<Asked>,
-    /// Servers without an address, and why.
-    unresolved: Vec<(String, String)>,
-    /// Tunnel interfaces by which requests left.
-    tunnels: Vec<String>,
-}
-
-/// An address of a server that was asked.
-#[derive(Debug)]
-struct Asked {
-    /// The server as it was named.
-    server: String,
-    address: SocketAddr,
-    answer: Answer,
-}
-
-/// How a server answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    /// It saw the socket at `outside`.
-    Seen {
-        /// The socket's port at this machine.
-        local_port: u16,
-        outside: SocketAddr,
-    },
-    Silence,
-    /// Why nothing could be sent.
-    Unsent(String),
-}
+use facts::{Asked, Facts};
 
 /// Checks the NAT in front of this machine.
 pub(super) async fn check(

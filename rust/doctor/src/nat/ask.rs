@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::Answer;
+use super::facts::Answer;
 
 /// Longest time that the servers have to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

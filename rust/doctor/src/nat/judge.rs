@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Answer, Asked, Facts, ask::PATIENCE};
+use super::{
+    ask::PATIENCE,
+    facts::{Answer, Asked, Facts},
+};
 use crate::finding::Finding;
 
 const ADDRESSES: &str = "nat-addresses";
