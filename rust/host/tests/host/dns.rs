@@ -6,7 +6,7 @@ use std::{
 };
 
 use convoy_host::{Desired, Dns, Event, Host, Options};
-use nix::mount::{MsFlags, mount, umount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::scene::{Scene, prefixes, until, watch_until};
 
@@ -155,7 +155,8 @@ fn a_bind_mounted_resolv_conf_is_written_in_place() {
     fs::write(&source, "nameserver 192.0.2.9\n").unwrap();
     let none = None::<&str>;
     mount(Some(&source), &path, none, MsFlags::MS_BIND, none).unwrap();
-    let unmount = scopeguard(|| umount(&path).unwrap());
+    // Another test's program that is just starting may have the file open.
+    let unmount = scopeguard(|| umount2(&path, MntFlags::MNT_DETACH).unwrap());
     scene.run(async || {
         let mut host = scene.open().await;
         let applied = host.apply(&with_servers()).await.unwrap();
