@@ -23,7 +23,7 @@ pub struct AllowedIps<T> {
 /// The owner of a prefix in the overlay.
 #[derive(Clone, Copy, Debug)]
 pub struct Overlaid<T> {
-    /// Whose prefixes it lies within: where they are another owner's, this one has nothing.
+    /// Owner of the prefixes around it: where that is another one, this owner has nothing.
     pub below: T,
     /// The owner.
     pub owner: T,
@@ -73,16 +73,7 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
     /// Whether a prefix other than a default route contains `address`.
     #[must_use]
     pub fn has_prefix_around(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(v4) => {
-                let found = self.table.longest_match_ipv4(v4);
-                found.is_some_and(|(network, _)| network.netmask() > 0)
-            }
-            IpAddr::V6(v6) => {
-                let found = self.table.longest_match_ipv6(v6);
-                found.is_some_and(|(network, _)| network.netmask() > 0)
-            }
-        }
+        longest_match(&self.table, address).is_some_and(|(length, _)| length > 0)
     }
 
     /// The owner of the most specific prefix that contains `address`.
@@ -109,18 +100,25 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
 
     /// As [`Self::lookup`], but remembers nothing.
     pub(crate) fn search(&self, address: IpAddr) -> Option<T> {
-        let owner = longest_match(&self.table, address)?;
+        let (_, owner) = longest_match(&self.table, address)?;
         let overlay = self.overlay.as_deref();
         let overlaid = overlay.and_then(|overlay| longest_match(overlay, address));
-        let overlaid = overlaid.filter(|overlaid| overlaid.below == owner);
-        Some(overlaid.map_or(owner, |overlaid| overlaid.owner))
+        let overlaid = overlaid.filter(|(_, overlaid)| overlaid.below == owner);
+        Some(overlaid.map_or(owner, |(_, overlaid)| overlaid.owner))
     }
 }
 
-fn longest_match<T: Copy>(table: &IpNetworkTable<T>, address: IpAddr) -> Option<T> {
+/// The length and the owner of the most specific prefix.
+fn longest_match<T: Copy>(table: &IpNetworkTable<T>, address: IpAddr) -> Option<(u8, T)> {
     match address {
-        IpAddr::V4(v4) => table.longest_match_ipv4(v4).map(|(_, found)| *found),
-        IpAddr::V6(v6) => table.longest_match_ipv6(v6).map(|(_, found)| *found),
+        IpAddr::V4(v4) => {
+            let found = table.longest_match_ipv4(v4);
+            found.map(|(network, owner)| (network.netmask(), *owner))
+        }
+        IpAddr::V6(v6) => {
+            let found = table.longest_match_ipv6(v6);
+            found.map(|(network, owner)| (network.netmask(), *owner))
+        }
     }
 }
 

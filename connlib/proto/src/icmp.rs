@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::packet;
+use crate::packet::{self, header_v4, header_v6, pseudo_header, sum};
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
@@ -69,14 +69,8 @@ fn has_unicast_source(packet: &[u8]) -> bool {
 /// Builds an ICMP error over IPv4. `kind` is its type and code, `rest` the second word of its header.
 fn error_v4(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV4_MINIMUM - IPV4_HEADER - ICMP_HEADER);
-    let len = IPV4_HEADER + ICMP_HEADER + quoted;
-    let mut answer = vec![0x45, 0];
-    answer.extend((len as u16).to_be_bytes());
-    answer.extend([0, 0, 0, 0, 64, ICMPV4, 0, 0]);
-    answer.extend(&packet[16..20]);
-    answer.extend(&packet[12..16]);
-    let checksum = !sum(&answer, 0);
-    answer[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let addresses = [&packet[16..20], &packet[12..16]];
+    let mut answer = header_v4(addresses, ICMPV4, ICMP_HEADER + quoted);
     answer.extend(kind);
     answer.extend([0, 0]);
     answer.extend(rest);
@@ -89,34 +83,16 @@ fn error_v4(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
 /// Builds an ICMP error over IPv6; parameters as for [`error_v4`].
 fn error_v6(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
     let quoted = packet.len().min(IPV6_MINIMUM - IPV6_HEADER - ICMP_HEADER);
-    let len = (ICMP_HEADER + quoted) as u16;
-    let mut answer = vec![0x60, 0, 0, 0];
-    answer.extend(len.to_be_bytes());
-    answer.extend([ICMPV6, 64]);
-    answer.extend(&packet[24..40]);
-    answer.extend(&packet[8..24]);
+    let len = ICMP_HEADER + quoted;
+    let mut answer = header_v6([&packet[24..40], &packet[8..24]], ICMPV6, len);
     answer.extend(kind);
     answer.extend([0, 0]);
     answer.extend(rest);
     answer.extend(&packet[..quoted]);
-    // The pseudo-header: addresses, length and next header (RFC 8200 §8.1).
-    let pseudo = u32::from(sum(&answer[8..IPV6_HEADER], 0)) + u32::from(len) + u32::from(ICMPV6);
+    let pseudo = pseudo_header(&answer[8..IPV6_HEADER], ICMPV6, len);
     let checksum = !sum(&answer[IPV6_HEADER..], pseudo);
     answer[IPV6_HEADER + 2..][..2].copy_from_slice(&checksum.to_be_bytes());
     answer
-}
-
-/// The ones' complement sum of 16-bit words (RFC 1071).
-pub(crate) fn sum(bytes: &[u8], initial: u32) -> u16 {
-    let words = bytes.chunks(2).map(|word| match *word {
-        [high, low] => u16::from_be_bytes([high, low]),
-        _ => u16::from_be_bytes([word[0], 0]),
-    });
-    let mut sum = initial + words.map(u32::from).sum::<u32>();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

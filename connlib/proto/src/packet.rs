@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const IPV4_HEADER: usize = 20;
 /// IPv6 header, in bytes (RFC 8200).
 const IPV6_HEADER: usize = 40;
+/// Time to live and hop limit of packets that the node makes (RFC 1700).
+const HOPS: u8 = 64;
 
 /// The destination address; `None` if `packet` is not IP, or is shorter than its header says.
 #[must_use]
@@ -50,6 +52,44 @@ pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
     packet
         .get(header + UDP_HEADER..)
         .filter(|_| protocol == UDP)
+}
+
+/// An IPv4 header without options, for a payload of `len` bytes (RFC 791). `addresses`: source, then destination.
+pub(crate) fn header_v4(addresses: [&[u8]; 2], protocol: u8, len: usize) -> Vec<u8> {
+    let mut header = vec![0x45, 0];
+    header.extend(((IPV4_HEADER + len) as u16).to_be_bytes());
+    header.extend([0, 0, 0, 0, HOPS, protocol, 0, 0]);
+    header.extend(addresses.concat());
+    let checksum = !sum(&header, 0);
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    header
+}
+
+/// An IPv6 header, as [`header_v4`] (RFC 8200).
+pub(crate) fn header_v6(addresses: [&[u8]; 2], protocol: u8, len: usize) -> Vec<u8> {
+    let mut header = vec![0x60, 0, 0, 0];
+    header.extend((len as u16).to_be_bytes());
+    header.extend([protocol, HOPS]);
+    header.extend(addresses.concat());
+    header
+}
+
+/// Sums the pseudo-header for a payload of `len` bytes (RFC 768, RFC 8200 §8.1). `addresses`: both, in a row.
+pub(crate) fn pseudo_header(addresses: &[u8], protocol: u8, len: usize) -> u32 {
+    u32::from(sum(addresses, 0)) + len as u32 + u32::from(protocol)
+}
+
+/// The ones' complement sum of 16-bit words (RFC 1071).
+pub(crate) fn sum(bytes: &[u8], initial: u32) -> u16 {
+    let words = bytes.chunks(2).map(|word| match *word {
+        [high, low] => u16::from_be_bytes([high, low]),
+        _ => u16::from_be_bytes([word[0], 0]),
+    });
+    let mut sum = initial + words.map(u32::from).sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
 }
 
 /// The two ECN bits of a valid IP packet (RFC 3168).

@@ -20,16 +20,6 @@ pub struct Transmit {
     pub bytes: [u8; REQUEST_LEN],
 }
 
-/// How NATs map the socket (RFC 4787 §4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapping {
-    /// To one address, whomever it sends to: peers reach that address if their NATs, too, allow it. So it is without
-    /// a NAT.
-    EndpointIndependent,
-    /// To another address for each destination: nobody can tell by which one a peer will see the socket.
-    EndpointDependent,
-}
-
 /// Asks STUN servers by which addresses they see a socket.
 #[derive(Debug, Default)]
 pub struct Client {
@@ -160,22 +150,6 @@ impl Client {
         named.filter(is_first).map(|(_, mapped)| mapped)
     }
 
-    /// Returns how NATs map the socket, once two servers of one family have answered. Only machines of different
-    /// addresses prove that the destination does not matter.
-    #[must_use]
-    pub fn mapping(&self) -> Option<Mapping> {
-        let mut mapping = None;
-        for (at, one) in self.servers.iter().enumerate() {
-            for other in &self.servers[..at] {
-                match compare(one, other) {
-                    Some(Mapping::EndpointDependent) => return Some(Mapping::EndpointDependent),
-                    found => mapping = mapping.or(found),
-                }
-            }
-        }
-        mapping
-    }
-
     /// Returns whether [`Self::addresses`] have changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
@@ -202,20 +176,6 @@ impl Client {
         let before: Vec<_> = self.addresses().collect();
         change(self);
         self.is_changed |= !self.addresses().eq(before);
-    }
-}
-
-/// Compares the addresses that two servers of one family have named. NAT64 has a family of each kind on each side.
-fn compare(one: &Server, other: &Server) -> Option<Mapping> {
-    let (mapped, other_mapped) = (one.mapped?, other.mapped?);
-    let is_same_family = one.address.is_ipv4() == other.address.is_ipv4()
-        && mapped.is_ipv4() == other_mapped.is_ipv4();
-    let is_same_machine = canonical(one.address).ip() == canonical(other.address).ip();
-    match mapped == other_mapped {
-        _ if !is_same_family => None,
-        false => Some(Mapping::EndpointDependent),
-        true if is_same_machine => None,
-        true => Some(Mapping::EndpointIndependent),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  handle_datagram ──▶ Client ──▶ poll_transmit           binding requests
-//!  handle_timeout      │  ▲ └───▶ addresses, mapping      once `take_changed` says so
+//!  handle_timeout      │  ▲ └───▶ addresses               once `take_changed` says so
 //!  poll_timeout ◀──────┘  └────── start, stop, set_servers, network_changed
 //! ```
 //!
@@ -23,14 +23,15 @@
 //!
 //! The library `stun-types` makes and parses the messages. The state machine of an interface (`convoy-proto`) calls
 //! this crate. It never opens a socket, reads a clock, draws a random number, or looks up a name. Deliberately left
-//! outside: TCP, TLS, credentials, alternate servers, and which of the addresses a peer is told.
+//! outside: TCP, TLS, credentials, alternate servers, the choice of addresses
+//! to offer, and the kind of the NAT.
 
 mod client;
 mod message;
 mod pace;
 mod server;
 
-pub use client::{Client, MAX_SERVERS, Mapping, Transmit};
+pub use client::{Client, MAX_SERVERS, Transmit};
 pub use message::{MAX_ANSWER, REQUEST_LEN, looks_like_stun};
 pub use pace::MAX_REQUESTS_PER_MINUTE;
 pub use server::MAX_REQUESTS;

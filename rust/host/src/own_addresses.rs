@@ -6,7 +6,7 @@ use convoy_netlink::{Link, Netlink, NetlinkError, OwnAddress};
 
 use crate::{error::HostError, host::Host, link::is_tunnel};
 
-/// Most addresses of this machine that a caller is told.
+/// Most addresses that [`Host::own_addresses`] returns.
 pub const MAX_OWN_ADDRESSES: usize = 8;
 
 impl Host {

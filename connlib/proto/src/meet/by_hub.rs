@@ -3,10 +3,7 @@
 //! To the hub they are packets from one of its peers to another. They never pass through the TUN: a node that knows the
 //! peer takes them out, and the kernel of any other answers that the port is closed.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
 use convoy_aead::Open;
 use convoy_paths::Origin;
@@ -15,12 +12,11 @@ use convoy_types::Datagram;
 use crate::{
     counters::DropReason,
     handshake::Way,
-    icmp::sum,
     inbound::is_handshake,
     messages::{DATA_HEADER, DATA_OVERHEAD, LONGEST_BY_HUB, LONGEST_TO_HUB},
     node::Node,
     outbound::padded_len,
-    packet,
+    packet::{self, header_v4, header_v6, pseudo_header, sum},
     timers::jitter,
 };
 
@@ -28,9 +24,6 @@ use crate::{
 const PORT: u16 = 51_819;
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
-const IPV4_HEADER: usize = 20;
-/// Time to live and hop limit (RFC 1700).
-const HOPS: u8 = 64;
 
 impl Node {
     /// Sends a message to the peer `id` by the hub.
@@ -158,53 +151,77 @@ impl Node {
         let direct = self.peers[id].direct.as_deref()?;
         let mut own = self.directs.own.iter();
         let own = own.find(|own| own.is_ipv4() == direct.address.is_ipv4())?;
-        let packet = match (*own, direct.address) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => packet_v4(from, to, message),
-            (IpAddr::V6(from), IpAddr::V6(to)) => packet_v6(from, to, message),
-            _ => return None,
-        };
-        Some((direct.hub?, packet))
+        Some((direct.hub?, udp_packet(*own, direct.address, message)?))
     }
 }
 
-fn packet_v4(from: Ipv4Addr, to: Ipv4Addr, message: &[u8]) -> Vec<u8> {
-    let length = (IPV4_HEADER + UDP_HEADER + message.len()) as u16;
-    let mut packet = vec![0x45, 0];
-    packet.extend(length.to_be_bytes());
-    packet.extend([0, 0, 0, 0, HOPS, UDP, 0, 0]);
-    packet.extend(from.octets());
-    packet.extend(to.octets());
-    let checksum = !sum(&packet, 0);
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    push_udp(&mut packet, 12, message);
-    packet
-}
-
-fn packet_v6(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> Vec<u8> {
-    let length = (UDP_HEADER + message.len()) as u16;
-    let mut packet = vec![0x60, 0, 0, 0];
-    packet.extend(length.to_be_bytes());
-    packet.extend([UDP, HOPS]);
-    packet.extend(from.octets());
-    packet.extend(to.octets());
-    push_udp(&mut packet, 8, message);
-    packet
-}
-
-/// Appends a UDP datagram to an IP header, whose addresses begin at `addresses` (RFC 768, RFC 8200 §8.1).
-fn push_udp(packet: &mut Vec<u8>, addresses: usize, message: &[u8]) {
+/// A packet with a UDP datagram, whose payload is `message` (RFC 768).
+fn udp_packet(from: IpAddr, to: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
+    let len = UDP_HEADER + message.len();
+    let (mut packet, addresses) = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let addresses = [from.octets(), to.octets()];
+            let header = header_v4([&addresses[0], &addresses[1]], UDP, len);
+            (header, addresses.concat())
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let addresses = [from.octets(), to.octets()];
+            let header = header_v6([&addresses[0], &addresses[1]], UDP, len);
+            (header, addresses.concat())
+        }
+        _ => return None,
+    };
     let header = packet.len();
-    let length = (UDP_HEADER + message.len()) as u16;
-    packet.extend(PORT.to_be_bytes());
-    packet.extend(PORT.to_be_bytes());
-    packet.extend(length.to_be_bytes());
+    packet.extend([PORT.to_be_bytes(), PORT.to_be_bytes()].concat());
+    packet.extend((len as u16).to_be_bytes());
     packet.extend([0, 0]);
     packet.extend(message);
-    let pseudo = u32::from(sum(&packet[addresses..header], 0)) + u32::from(length) + u32::from(UDP);
     // 0 would mean that there is no checksum.
-    let checksum = match !sum(&packet[header..], pseudo) {
+    let checksum = match !sum(&packet[header..], pseudo_header(&addresses, UDP, len)) {
         0 => u16::MAX,
         checksum => checksum,
     };
     packet[header + 6..][..2].copy_from_slice(&checksum.to_be_bytes());
+    Some(packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_a_udp_datagram_with_right_checksums() {
+        let addresses = [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]];
+        for [from, to] in addresses.map(|pair| pair.map(|it| it.parse().unwrap())) {
+            for length in [64, 92, 148, 149] {
+                let message = vec![7; length];
+                let packet = udp_packet(from, to, &message).unwrap();
+                let sliced = SlicedPacket::from_ip(&packet).unwrap();
+                let Some(TransportSlice::Udp(udp)) = &sliced.transport else {
+                    panic!("{packet:?}")
+                };
+                assert_eq!(
+                    (udp.destination_port(), udp.payload()),
+                    (PORT, &message[..])
+                );
+                let header = udp.to_header();
+                let expected = match sliced.net.unwrap() {
+                    NetSlice::Ipv4(ip) => {
+                        let ip = ip.header().to_header();
+                        assert_eq!(ip.calc_header_checksum(), ip.header_checksum);
+                        header.calc_checksum_ipv4(&ip, udp.payload())
+                    }
+                    NetSlice::Ipv6(ip) => {
+                        header.calc_checksum_ipv6(&ip.header().to_header(), udp.payload())
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(header.checksum, expected.unwrap());
+            }
+        }
+        let mixed = ["10.0.0.1", "fd00::1"].map(|it| it.parse().unwrap());
+        assert_eq!(udp_packet(mixed[0], mixed[1], &[7]), None);
+    }
 }

@@ -304,7 +304,7 @@ fn without_the_hub_or_the_peer_nothing_is_left_and_they_come_back() {
     for (from, to) in [(A, B), (B, A)] {
         assert_eq!(world.talk(from, to, SECOND), 10);
     }
-    assert_eq!(world.direct.len(), sent, "the other end was told");
+    assert_eq!(world.direct.len(), sent, "both ends have left the path");
     assert!(
         world.hosts[A]
             .node

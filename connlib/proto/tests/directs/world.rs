@@ -54,7 +54,7 @@ pub(crate) struct World {
     /// All datagrams sent so far between clients.
     pub(crate) direct: Vec<Flying>,
     pub(crate) weather: Weather,
-    /// The STUN server that clients are told.
+    /// STUN server in the clients' configuration.
     pub(crate) stun: Option<SocketAddr>,
     /// Last bytes of the tunnel addresses that a hostile hub changes in what it forwards: from one to another.
     pub(crate) forged_source: Option<(u8, u8)>,

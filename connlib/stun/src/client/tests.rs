@@ -162,52 +162,25 @@ fn servers_of_both_families_are_asked() {
         (server_v6, Does::Answer(mapped_v6)),
     ]);
     assert_eq!(world.addresses(), [mapped(1), mapped_v6]);
-    // One of each family says nothing about the NAT of either.
-    assert_eq!(world.client.mapping(), None);
 }
 
 #[test]
-fn an_address_that_two_servers_name_is_listed_once_and_independent_of_them() {
+fn an_address_that_two_servers_name_is_listed_once() {
     let world = World::started(&[
         (server(1), Does::Answer(mapped(1))),
         (server(2), Does::Answer(mapped(1))),
     ]);
     assert_eq!(world.addresses(), [mapped(1)]);
-    let independent = Some(Mapping::EndpointIndependent);
-    assert_eq!(world.client.mapping(), independent);
 }
 
 #[test]
-fn servers_that_see_different_addresses_reveal_a_dependent_mapping() {
+fn different_addresses_are_listed_in_the_order_of_their_servers() {
     let world = World::started(&[
         (server(1), Does::Answer(mapped(1))),
         (server(2), Does::Answer(mapped(1))),
         (server(3), Does::Answer(mapped(3))),
     ]);
     assert_eq!(world.addresses(), [mapped(1), mapped(3)]);
-    let dependent = Some(Mapping::EndpointDependent);
-    assert_eq!(world.client.mapping(), dependent);
-}
-
-#[test]
-fn two_ports_of_one_machine_prove_dependence_alone() {
-    let other_port = SocketAddr::new(server(1).ip(), 3479);
-    for (other, expected) in [(1, None), (2, Some(Mapping::EndpointDependent))] {
-        let world = World::started(&[
-            (server(1), Does::Answer(mapped(1))),
-            (other_port, Does::Answer(mapped(other))),
-        ]);
-        assert_eq!(world.client.mapping(), expected);
-    }
-}
-
-#[test]
-fn one_answer_reveals_no_mapping() {
-    let world = World::started(&[
-        (server(1), Does::Answer(mapped(1))),
-        (server(2), Does::Lose),
-    ]);
-    assert_eq!(world.client.mapping(), None);
 }
 
 #[test]
@@ -231,8 +204,6 @@ fn another_mapping_is_noticed_by_the_next_refresh_and_verified_at_once() {
     assert!(world.client.take_changed());
     assert_eq!(world.addresses(), [mapped(2)]);
     assert_eq!(world.times(), [0, 0, 500, 20_000, 20_000]);
-    let independent = Some(Mapping::EndpointIndependent);
-    assert_eq!(world.client.mapping(), independent);
 }
 
 #[test]

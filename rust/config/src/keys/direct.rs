@@ -44,13 +44,14 @@ pub(super) static INTERFACE: [Key; 2] = [
     },
 ];
 
-/// A key without a change of the device: the tunnel is told of all direct paths at once.
+/// Changes nothing in a UAPI update: one message of the supervisor has all direct paths.
 pub(super) static DIRECT: [Key; 1] = [Key {
     name: "Direct",
     values: "KEY PREFIXES [PresharedKeyFile = PATH]; may be repeated",
     meaning: "A peer behind this one, the hub, that is to be reached by a direct path: its key, and its prefixes, all \
              within the hub's AllowedIPs. The first prefix is its address inside the tunnel. That machine needs such a \
-             line for this one, too, and both need PersistentKeepalive, so that the hub reaches them. Packets go by the hub while there is no direct path.",
+             line for this one, too, and both need PersistentKeepalive, so that the hub \
+             reaches them. Packets go by the hub while there is no direct path.",
     example: "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg= 10.0.0.3/32 PresharedKeyFile = preshared.key",
     take: Take::Peer(take_direct),
     write: Write::Peer(|it, out| out.each(&it.directs)),

@@ -59,7 +59,7 @@ fn every_key_is_noticed_by_a_comparison() {
             || update.listen_port.is_some()
             || update.fwmark.is_some();
         let is_of_device = match key.section() {
-            // The tunnel is told of all direct paths at once.
+            // One message of the supervisor has all direct paths.
             Section::Peer => key.name != "Direct",
             Section::Interface => {
                 key.name == "PrivateKeyFile" || !matches!(key.change, Change::Nothing)

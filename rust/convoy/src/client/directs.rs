@@ -1,4 +1,4 @@
-//! Direct paths, as the tunnel's process is told of them.
+//! Builds the message that tells the tunnel process about direct paths.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,12 +7,12 @@ use convoy_proto::config::PublicKey;
 
 use crate::supervised::protocol::{Direct, DirectPaths, Key, Secret};
 
-/// Most addresses of this end of the tunnel that the process is told.
+/// Most inner addresses of this end in one message.
 const MOST_INNER_ADDRESSES: usize = 64;
-/// Most STUN servers that it is told.
+/// Most STUN servers in one message.
 const MOST_STUN_SERVERS: usize = 8;
 
-/// Remembers what the tunnel's process was told of direct paths.
+/// Remembers the last message about direct paths that the tunnel process got.
 #[derive(Debug, Default)]
 pub(crate) struct Directs {
     /// Addresses of this machine outside of all tunnels; `None` until somebody has looked.
@@ -66,7 +66,7 @@ impl Directs {
         (paths.peers.len() < former).then_some(paths)
     }
 
-    /// Notes what the process was told.
+    /// Notes a message that the process got.
     pub(crate) fn note_told(&mut self, paths: DirectPaths) {
         self.told = Some(paths);
     }

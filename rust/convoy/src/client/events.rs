@@ -126,7 +126,9 @@ impl Events {
         outcome: Outcome,
         now: Instant,
     ) {
-        if self.subscribers.is_empty() {
+        // Of a direct peer, the path matters.
+        let mut peers = config.peers.iter();
+        if self.subscribers.is_empty() || !peers.any(|it| it.public_key.value == peer) {
             return;
         }
         let change = self.presence.handle_handshake(peer, outcome, now);

@@ -38,7 +38,7 @@ impl PortMap {
         self.port = Some(port).filter(|port| *port != 0);
     }
 
-    /// Has the port mapped, by requests with this mark; `former` is a mapping that may still be there.
+    /// Asks for a mapping of the port, by requests with this mark; `former` is a mapping that may still be there.
     pub(crate) fn keep(&mut self, mark: Option<u32>, former: Option<&Mapping>) {
         let Some(port) = self.port else { return };
         let target = Target { port, mark };

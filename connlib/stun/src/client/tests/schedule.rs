@@ -189,7 +189,7 @@ fn no_minute_has_more_than_fourteen_requests_to_a_server_whatever_is_lost() {
     assert!(most * MAX_SERVERS <= MAX_REQUESTS_PER_MINUTE);
 }
 
-/// Counts the requests of the busiest minute, if each transaction is answered after so many of them.
+/// Counts the requests in the busiest minute; each entry is the number of requests until the server answers.
 fn busiest_minute(answered_after: &[u32]) -> usize {
     let mut world = World::new(&[(server(1), Does::Lose)]);
     world.client.start(START);

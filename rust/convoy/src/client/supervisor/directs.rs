@@ -52,7 +52,7 @@ impl Supervisor {
     /// Tells the tunnel what has changed by itself.
     pub(super) async fn follow_directs(&mut self) {
         if let Err(error) = self.tell_directs().await {
-            // A tunnel that has died is told when it starts again.
+            // A tunnel that has died gets the message when it starts again.
             warn!("cannot tell the tunnel of direct paths: {error:#}");
         }
     }

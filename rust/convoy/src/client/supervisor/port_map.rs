@@ -6,7 +6,7 @@ use super::Supervisor;
 use crate::client::{kept::KeptTunnel, port_map::is_wanted};
 
 impl Supervisor {
-    /// Has the router forward the tunnel's port as the configuration wants it by now. Waits for no router.
+    /// Begins or ends the forwarding of the tunnel's port, as the configuration wants it by now. Waits for no router.
     pub(super) async fn follow_port_map(&mut self) {
         let before = self.port_map.external();
         if is_wanted(&self.config) {

@@ -139,14 +139,7 @@ impl Supervisor {
                 if answered {
                     self.path_mtu.handshake(&peer);
                 }
-                if self
-                    .config
-                    .peers
-                    .iter()
-                    .any(|it| it.public_key.value == peer)
-                {
-                    self.events.handshake(&self.config, peer, outcome, now);
-                }
+                self.events.handshake(&self.config, peer, outcome, now);
             }
             TunnelEvent::Moved { peer, endpoint } => {
                 self.events.endpoint(&self.config, peer, endpoint);

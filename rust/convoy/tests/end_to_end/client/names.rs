@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::scene::DEADLINE;
 
-/// What dnsmasq logs when it has read its names.
+/// Log message of dnsmasq once it has read its names.
 const READ: &str = "read /run/names";
 
 /// dnsmasq; ends when dropped.

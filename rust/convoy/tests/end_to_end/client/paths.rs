@@ -29,6 +29,17 @@ const HARD: RouterOptions = RouterOptions {
     ..HOME
 };
 
+/// Brings the tunnels up, and requires a direct path between addresses of these kinds. `ask` starts a STUN server.
+fn friends_meet_by(friends: Option<Friends>, ask: Option<fn(&mut Friends)>, kinds: [&str; 2]) {
+    let Some(mut friends) = friends else { return };
+    if let Some(ask) = ask {
+        ask(&mut friends);
+    }
+    friends.up();
+    friends.meet_by(kinds[0], kinds[1]);
+    friends.talk_directly();
+}
+
 #[test]
 fn two_friends_at_the_internet_itself_meet() {
     let Some(friends) = Friends::apart([None, None]) else {
@@ -59,13 +70,8 @@ fn two_friends_at_the_internet_itself_meet() {
 
 #[test]
 fn two_friends_behind_a_home_router_each_meet_by_what_stun_says() {
-    let Some(mut friends) = Friends::apart([Some(HOME), Some(HOME)]) else {
-        return;
-    };
-    friends.use_stun();
-    friends.up();
-    friends.meet_by("reflexive", "reflexive");
-    friends.talk_directly();
+    let friends = Friends::apart([Some(HOME), Some(HOME)]);
+    friends_meet_by(friends, Some(Friends::use_stun), ["reflexive", "reflexive"]);
 }
 
 #[test]
@@ -74,13 +80,12 @@ fn two_friends_meet_by_what_coturn_says() {
     if !require_programs("two_friends_meet_by_what_coturn_says", &["turnserver"]) {
         return;
     }
-    let Some(mut friends) = Friends::apart([Some(HOME), Some(HOME)]) else {
-        return;
-    };
-    friends.use_coturn();
-    friends.up();
-    friends.meet_by("reflexive", "reflexive");
-    friends.talk_directly();
+    let friends = Friends::apart([Some(HOME), Some(HOME)]);
+    friends_meet_by(
+        friends,
+        Some(Friends::use_coturn),
+        ["reflexive", "reflexive"],
+    );
 }
 
 #[test]
@@ -160,45 +165,27 @@ fn a_router_that_forwards_nothing_is_told_of() {
 
 #[test]
 fn a_friend_behind_a_hard_nat_meets_one_at_the_internet_by_the_address_heard() {
-    let Some(friends) = Friends::apart([Some(HARD), None]) else {
-        return;
-    };
-    friends.up();
-    friends.meet_by("host", "learnt");
-    friends.talk_directly();
+    let friends = Friends::apart([Some(HARD), None]);
+    friends_meet_by(friends, None, ["host", "learnt"]);
 }
 
 #[test]
 fn friends_behind_one_router_meet_at_home() {
-    let Some(mut friends) = Friends::together(HOME) else {
-        return;
-    };
-    friends.use_stun();
-    friends.up();
-    friends.meet_by("host", "host");
-    friends.talk_directly();
+    let friends = Friends::together(HOME);
+    friends_meet_by(friends, Some(Friends::use_stun), ["host", "host"]);
 }
 
 #[test]
 fn homes_behind_the_nat_of_a_provider_meet() {
-    let Some(mut friends) = Friends::behind_provider(HOME) else {
-        return;
-    };
-    friends.use_stun();
-    friends.up();
-    friends.meet_by("reflexive", "reflexive");
-    friends.talk_directly();
+    let friends = Friends::behind_provider(HOME);
+    friends_meet_by(friends, Some(Friends::use_stun), ["reflexive", "reflexive"]);
 }
 
 #[test]
 fn two_firewalls_of_ipv6_open_from_inside() {
     let home = RouterOptions { ipv6: true, ..HARD };
-    let Some(friends) = Friends::apart([Some(home), Some(home)]) else {
-        return;
-    };
-    friends.up();
-    friends.meet_by("host", "host");
-    friends.talk_directly();
+    let friends = Friends::apart([Some(home), Some(home)]);
+    friends_meet_by(friends, None, ["host", "host"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ impl Friends {
     /// are reserved.
     pub(crate) const FORWARDED: Ipv4Addr = Ipv4Addr::new(11, 0, 0, 7);
 
-    /// Has the router of the first friend forward ports by PCP and NAT-PMP.
+    /// Starts a server of PCP and NAT-PMP at the first friend's router.
     pub(crate) fn forward_ports(&mut self) {
         let (home, address) = (&self.homes[0], Self::FORWARDED);
         let outside = home.outside.unwrap().v4;

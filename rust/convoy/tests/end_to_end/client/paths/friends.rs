@@ -149,7 +149,7 @@ impl Friends {
         output_of(&friend.place, "chmod", &["600", "/etc/wireguard/wg0.conf"]);
     }
 
-    /// Has both friends ask a STUN server at the internet.
+    /// Starts a STUN server at the internet, and configures it at both friends.
     pub(crate) fn use_stun(&mut self) {
         let (place, address) = self.place_of_server();
         let server = StunServer::start(&place, address).unwrap();
@@ -239,7 +239,7 @@ impl Friends {
         assert!(at_hub < 10, "{at_hub} packets went by the hub");
     }
 
-    /// Has another process take the place of the hub's.
+    /// Replaces the hub's process by another one.
     pub(crate) fn restart_hub(&mut self) {
         self.daemon = None;
         self.daemon = Some(Daemon::start(&self.hub, &wireguard_go(), "wg0").unwrap());
