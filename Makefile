@@ -137,7 +137,8 @@ cross: test-packages cross-packages ## Build for ARM64 and static musl, and test
 	$(call CROSS_ARM64,test) -p convoy-aead --lib --tests
 	@echo "Skipped, because qemu-user refuses SO_TIMESTAMPNS: convoy-gso $(NOT_IN_QEMU)"
 	$(call CROSS_ARM64,test) -p convoy-gso --lib -- $(NOT_IN_QEMU)
-	$(CARGO) test --locked --profile cross --target $(MUSL) -p convoy --test end_to_end -- $(SMOKE)
+	$(CARGO) run --quiet --locked -p convoy-suite -- $(SMOKE) $(ARGS) -- \
+		--locked --profile cross --target $(MUSL) -p convoy --test end_to_end
 	ldd target/$(MUSL)/cross/convoy | grep 'statically linked'
 
 cross-packages: # Install missing compilers, if root, and the Rust targets

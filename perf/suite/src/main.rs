@@ -25,6 +25,8 @@ use clap::Parser;
 
 use crate::{binaries::Binary, selection::Selection, tally::Tally};
 
+/// Most failed tests of a target that `--again` runs: if more fail, the machine is not to blame.
+const MOST_AGAIN: usize = 5;
 /// Binaries without labs that run at the same time: most have a long test that keeps one processor busy.
 const TOGETHER: usize = 2;
 
@@ -40,6 +42,9 @@ struct Args {
     /// Run this many tests of a target with labs at a time
     #[arg(long, default_value_t = 12)]
     threads: usize,
+    /// Run the failed tests of a target once more, one at a time, and report those that pass as flaky
+    #[arg(long)]
+    again: bool,
     /// Run only tests whose names contain one of these
     filters: Vec<String>,
     /// Arguments of `cargo test` that choose what is built
@@ -97,6 +102,13 @@ fn run(binary: &Binary, args: &Args, tally: &Mutex<Tally>) -> Result<()> {
         options.push(format!("--test-threads={}", args.threads));
     }
     let mut results = watch::run(binary, &options)?;
+    let failed = results.failed_tests();
+    if args.again && (1..=MOST_AGAIN).contains(&failed.len()) {
+        println!("{}: once more: {}", binary.name, failed.join(", "));
+        let mut options = selection::arguments(&failed);
+        options.push("--test-threads=1".to_owned());
+        results.run_again(&watch::run(binary, &options)?);
+    }
     if let Some(tests) = only {
         results.expect(&binary.name, &tests);
     }

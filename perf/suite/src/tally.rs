@@ -14,14 +14,23 @@ pub(crate) struct Tally {
     done: BTreeSet<Test>,
     durations: Vec<(Duration, Test)>,
     passed: usize,
-    failed: Vec<String>,
+    failed: Vec<Failure>,
     ignored: usize,
+    /// Tests that have failed and, run once more, passed.
+    flaky: Vec<Test>,
     /// Lines in which tests said that this machine lacks something.
     lacking: Vec<String>,
 }
 
 /// A binary's name and a test's.
 type Test = (String, String);
+
+enum Failure {
+    /// A test has failed.
+    Test(Test),
+    /// A failure that is no test's, or no test's alone.
+    Other(String),
+}
 
 /// Results of one binary.
 #[derive(Clone, Copy)]
@@ -47,6 +56,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.ignored += other.ignored;
+        self.flaky.extend(other.flaky);
         self.lacking.extend(other.lacking);
     }
 
@@ -59,7 +69,7 @@ impl Tally {
                 *exec_time
             }
             TestEvent::Failed { exec_time, .. } => {
-                self.fail(binary, event.name());
+                self.failed.push(Failure::Test(test.clone()));
                 *exec_time
             }
             TestEvent::Ignored { .. } => {
@@ -75,7 +85,35 @@ impl Tally {
 
     /// Records a failure that is no test's, or no test's alone.
     pub(crate) fn fail(&mut self, binary: &str, what: &str) {
-        self.failed.push(format!("{binary}: {what}"));
+        self.failed
+            .push(Failure::Other(format!("{binary}: {what}")));
+    }
+
+    /// Returns the names of the tests that have failed, unless something else has: then running them once more
+    /// proves nothing.
+    pub(crate) fn failed_tests(&self) -> Vec<String> {
+        let names = self.failed.iter().map(|failure| match failure {
+            Failure::Test((_, name)) => Some(name.clone()),
+            Failure::Other(_) => None,
+        });
+        names.collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Takes the results of the failed tests' second run: a test that has passed is flaky, not failed.
+    pub(crate) fn run_again(&mut self, second: &Self) {
+        let has_failed = |test: &Test| {
+            let is_it = |failure: &Failure| matches!(failure, Failure::Test(it) if it == test);
+            second.failed.iter().any(is_it)
+        };
+        for failure in std::mem::take(&mut self.failed) {
+            match failure {
+                Failure::Test(test) if second.done.contains(&test) && !has_failed(&test) => {
+                    self.passed += 1;
+                    self.flaky.push(test);
+                }
+                other => self.failed.push(other),
+            }
+        }
     }
 
     pub(crate) fn lacks(&mut self, line: String) {
@@ -105,8 +143,14 @@ impl Tally {
         for line in &self.lacking {
             println!("{line}");
         }
+        for (binary, name) in &self.flaky {
+            println!("FLAKY {binary}: {name} failed, and passed when it ran once more");
+        }
         for failure in &self.failed {
-            println!("FAILED {failure}");
+            match failure {
+                Failure::Test((binary, name)) => println!("FAILED {binary}: {name}"),
+                Failure::Other(what) => println!("FAILED {what}"),
+            }
         }
         println!(
             "\nBuilt in {} s, ran in {} s; skipped tests have make targets of their own.",
@@ -142,6 +186,61 @@ mod tests {
         assert!(tally.is_good());
         tally.expect("convoy: end_to_end", &["a::c".into()]);
         assert!(!tally.is_good());
+    }
+
+    fn failed(name: &str) -> TestEvent {
+        TestEvent::Failed {
+            name: name.into(),
+            exec_time: 0.5,
+            stdout: None,
+            reason: None,
+            message: None,
+        }
+    }
+
+    fn passed(name: &str) -> TestEvent {
+        TestEvent::Ok {
+            name: name.into(),
+            exec_time: 0.5,
+            stdout: None,
+        }
+    }
+
+    #[test]
+    fn a_test_that_passes_the_second_time_is_flaky_and_one_that_fails_twice_has_failed() {
+        let mut tally = Tally::default();
+        tally.record("b", &failed("once"));
+        tally.record("b", &failed("twice"));
+        tally.record("b", &passed("never"));
+        assert_eq!(tally.failed_tests(), ["once", "twice"]);
+        let mut second = Tally::default();
+        second.record("b", &passed("once"));
+        second.record("b", &failed("twice"));
+        tally.run_again(&second);
+        assert!(!tally.is_good());
+        assert_eq!(tally.failed_tests(), ["twice"]);
+        assert_eq!(tally.counts().passed, 2);
+        assert_eq!(tally.flaky, [("b".into(), "once".into())]);
+    }
+
+    #[test]
+    fn a_failed_test_that_does_not_end_its_second_run_has_failed() {
+        let mut tally = Tally::default();
+        tally.record("b", &failed("a"));
+        let mut second = Tally::default();
+        second.fail("b", "signal: 6");
+        tally.run_again(&second);
+        assert!(!tally.is_good());
+        tally.run_again(&Tally::default());
+        assert!(!tally.is_good());
+    }
+
+    #[test]
+    fn after_a_crash_no_test_is_run_again() {
+        let mut tally = Tally::default();
+        tally.record("b", &failed("a"));
+        tally.fail("b", "signal: 6");
+        assert!(tally.failed_tests().is_empty());
     }
 
     #[test]
