@@ -86,8 +86,10 @@ mod tests {
                 "convoy",
                 "convoy-benches",
                 "convoy-daemon",
+                "convoy-metrics",
                 "convoy-perf",
                 "convoy-process",
+                "convoy-stats",
                 "convoy-suite",
             ],
         ),
@@ -124,7 +126,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 25] = [
+    const FLOORS: [(&str, &[&str]); 27] = [
         ("convoy-types", &[]),
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
@@ -223,6 +225,27 @@ mod tests {
                 "convoy-proto",
                 "convoy-report",
                 "convoy-tunnel",
+            ],
+        ),
+        (
+            "convoy-stats",
+            &[
+                "convoy-daemon",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-uapi",
+            ],
+        ),
+        (
+            "convoy-metrics",
+            &[
+                "convoy-daemon",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-stats",
+                "convoy-tunnel",
+                "convoy-uapi",
             ],
         ),
     ];

@@ -1,6 +1,8 @@
 //! The command line: lists the commands, whose arguments are declared beside them. Only [`crate::run`] reads it.
 
 use clap::{Parser, Subcommand};
+use convoy_metrics::DaemonArgs;
+use convoy_stats::StatsArgs;
 
 use crate::{
     capture::CaptureArgs,
@@ -16,8 +18,6 @@ use crate::{
     exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs},
     forward::{ForwardArgs, ImportArgs},
     help::HelpArgs,
-    metrics::DaemonArgs,
-    stats::StatsArgs,
     userspace::args::NAMESPACE_HOLDER,
 };
 

@@ -13,19 +13,16 @@ mod help;
 mod keys;
 #[cfg(feature = "measure")]
 mod measure;
-mod metrics;
-mod stats;
 mod userspace;
 mod wiping;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
-
-use cli::{Cli, Command};
 use convoy_daemon::{self as daemon, capture, supervised, wall_clock};
 use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
-use convoy_uapi as uapi;
+
+use cli::{Cli, Command};
 
 pub use wiping::Wiping;
 
@@ -62,7 +59,7 @@ pub fn run() -> ExitCode {
         (Some(Command::Genkey), _) => keys::generate_private(),
         (Some(Command::Genpsk), _) => keys::generate_preshared(),
         (Some(Command::Pubkey), _) => keys::print_public(),
-        (Some(Command::Stats(args)), _) => stats::run(&args),
+        (Some(Command::Stats(args)), _) => convoy_stats::run(&args),
         (Some(Command::Help(args)), _) => help::run(&args, Cli::command()),
         (Some(Command::GenerateDocuments(args)), _) => documents::run(&args, &Cli::command()),
         (Some(Command::TunnelProcess(args)), _) => client::privileges::run(&args),
@@ -88,7 +85,7 @@ pub fn run() -> ExitCode {
 fn close_callers_descriptors(command: Option<&Command>) {
     match command {
         None => process::close_inherited(&daemon::HANDED_OVER),
-        Some(Command::Up(_)) => process::close_inherited(&[metrics::LISTENER]),
+        Some(Command::Up(_)) => process::close_inherited(&[convoy_metrics::LISTENER]),
         Some(
             Command::Down(_)
             | Command::Exec(_)

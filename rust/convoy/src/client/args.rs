@@ -4,8 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use convoy_lifecycle::LONGEST_PAUSE;
+use convoy_metrics::DaemonArgs;
 
-use crate::{metrics::DaemonArgs, userspace::args::UserspaceArgs};
+use crate::userspace::args::UserspaceArgs;
 
 const UP_AFTER_HELP: &str = "\
 Examples:

@@ -20,6 +20,7 @@ use std::{
 use anyhow::Context;
 use convoy_config::InterfaceName;
 use convoy_lifecycle::{Effect, Event, KillSwitch};
+use convoy_metrics::DaemonArgs;
 use convoy_tun::Device;
 use nix::unistd::Pid;
 use tokio::{
@@ -33,7 +34,6 @@ use super::{
     tunnel::{Adopted, Spawn, TunnelEvent, TunnelProcess},
 };
 use crate::{
-    metrics::DaemonArgs,
     socket::{self, ENDING_PAUSE, ENDING_TIME},
     supervised::protocol::BUILD,
 };

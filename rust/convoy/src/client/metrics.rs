@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use convoy_config::InterfaceName;
+use convoy_metrics::{self as metrics, Client, DaemonArgs, Listening, Observation, Pause, Source};
 use tokio::{
     sync::{mpsc, oneshot},
     task::AbortHandle,
@@ -16,11 +17,7 @@ use tokio::{
 use tracing::error;
 
 use super::tunnel;
-use crate::{
-    metrics::DaemonArgs,
-    metrics::{self, Client, Listening, Observation, Pause, Source},
-    socket::SocketFile,
-};
+use crate::socket::SocketFile;
 
 /// How long the supervisor may take to answer: it may be changing the host.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -21,6 +21,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
+use convoy_metrics::DaemonArgs;
 use nix::{
     sys::socket::{getsockopt, sockopt},
     unistd::dup2_stdin,
@@ -32,7 +33,6 @@ use super::tunnel::Step;
 use crate::{
     daemon::{HANDED_OVER, args::DeviceName},
     logging,
-    metrics::DaemonArgs,
     process::PROGRAM,
     supervised,
 };

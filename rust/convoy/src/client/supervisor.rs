@@ -29,6 +29,7 @@ use anyhow::anyhow;
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{Applied, Host};
 use convoy_lifecycle::{self as lifecycle, Ending};
+use convoy_metrics::DaemonArgs;
 use convoy_proto::config::PublicKey;
 use tracing::{info, warn};
 
@@ -51,7 +52,7 @@ use super::{
     terminal::Terminal,
     up::Wanted,
 };
-use crate::{background::Parent, logging, metrics::DaemonArgs};
+use crate::{background::Parent, logging};
 
 /// Brings the tunnel up, serves it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::Result<()> {

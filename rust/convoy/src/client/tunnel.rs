@@ -18,14 +18,15 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use convoy_config::InterfaceName;
+use convoy_metrics::DaemonArgs;
 use convoy_proto::config::{DeviceUpdate, PublicKey};
 use convoy_report::Report;
+use convoy_uapi::{client as uapi, listing, request};
 use nix::{errno::Errno, unistd::Pid};
 use tokio::{net::UnixStream, time::timeout};
 use tracing::{debug, error, warn};
 
 pub(crate) use convoy_uapi::listing::{RunningDevice, RunningPeer};
-use convoy_uapi::{client as uapi, listing, request};
 pub(crate) use event::TunnelEvent;
 pub(crate) use process::Process;
 pub(crate) use spawn::{Step, arguments};
@@ -33,7 +34,6 @@ pub(crate) use spawn::{Step, arguments};
 use super::places::{self, Sockets};
 use crate::{
     logging::{LogLevel, live::LevelError},
-    metrics::DaemonArgs,
     supervised::{
         connection::{Connection, Lost},
         protocol::{DirectPaths, Key, ToSupervisor, ToTunnel},

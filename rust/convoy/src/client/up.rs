@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use convoy_config::Config;
 use convoy_host::{HostError, KillSwitch};
+use convoy_metrics::DaemonArgs;
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
@@ -15,7 +16,6 @@ use super::{args::UpArgs, desired::FIRST_MARK, notify, supervisor, terminal::Ter
 use crate::{
     background::{self, Output, Parent},
     check, logging,
-    metrics::DaemonArgs,
     own_files::OwnFiles,
     panics, process, userspace,
 };

@@ -3,8 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
-
-use crate::metrics::DaemonArgs;
+use convoy_metrics::DaemonArgs;
 
 const AFTER_HELP: &str = "\
 Examples:

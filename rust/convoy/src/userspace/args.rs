@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, parse_listener, parse_prefix};
+use convoy_metrics::args::absolute;
 use convoy_proto::config::Prefix;
 
-use crate::{forward::args::size, metrics::args::absolute};
+use crate::forward::args::size;
 
 /// Too long for the names of interfaces, so that it cannot hide one.
 pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";

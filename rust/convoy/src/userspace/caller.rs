@@ -3,13 +3,13 @@
 use std::{future::pending, path::PathBuf, sync::Arc};
 
 use convoy_config::{Config, Forwarding};
+use convoy_metrics::DaemonArgs;
 use tokio::{net::UnixStream, runtime::Handle};
 
 use super::{args::EngineChoice, gateway};
 use crate::{
     background::Parent,
     client::{supervision::Work, terminal::Terminal, tunnel::Process},
-    metrics::DaemonArgs,
 };
 
 /// Description of the tunnel that is to be brought up.

@@ -4,22 +4,20 @@ use std::time::Instant;
 
 use convoy_config::Config;
 use convoy_lifecycle::Effect;
+use convoy_metrics::DaemonArgs;
 use convoy_proto::{Outcome, config::DeviceUpdate};
 use convoy_report::Report;
 use nix::unistd::{Pid, geteuid};
 use tracing::{error, warn};
 
 use super::engine::Engine;
-use crate::{
-    client::{
-        addresses::Addresses,
-        desired::{configured_mark, whole},
-        kept::{KeptEvent, KeptTunnel},
-        places::Sockets,
-        status::Known,
-        tunnel::TunnelEvent,
-    },
-    metrics::DaemonArgs,
+use crate::client::{
+    addresses::Addresses,
+    desired::{configured_mark, whole},
+    kept::{KeptEvent, KeptTunnel},
+    places::Sockets,
+    status::Known,
+    tunnel::TunnelEvent,
 };
 
 /// A tunnel that is kept up.

@@ -4,9 +4,8 @@ use std::{fmt, net::SocketAddr};
 
 use convoy_config::encode_key;
 use convoy_proto::config::PublicKey;
+use convoy_stats::direct::reason;
 use serde::Serialize;
-
-use crate::stats::direct::reason;
 
 /// A line of `convoy events --json`: something has happened to a tunnel.
 ///

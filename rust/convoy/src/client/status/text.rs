@@ -8,16 +8,14 @@ use std::{
     fmt::{self, Write},
 };
 
-use jiff::Timestamp;
-
-use crate::{
-    paragraph::fill,
-    stats::{binary, direct},
-};
 use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortMappingStatus,
     Rate, Status, Statuses,
 };
+use convoy_stats::{binary, direct};
+use jiff::Timestamp;
+
+use crate::paragraph::fill;
 use words::{ago, from_now, milliseconds, rate, span, until_now};
 
 /// All tunnels, with ages as of `now`.

@@ -2,9 +2,10 @@
 
 use convoy_config::encode_key;
 use convoy_lifecycle::State;
+use convoy_metrics::Client;
 
 use super::Supervisor;
-use crate::{client::kept::KeptTunnel, metrics::Client};
+use crate::client::kept::KeptTunnel;
 
 impl Supervisor {
     /// Returns what its tunnel's process does not know.

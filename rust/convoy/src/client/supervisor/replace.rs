@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use convoy_lifecycle::State;
+use convoy_metrics::{self as metrics, LISTENER};
 use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::{process::Command, time::timeout};
 use tracing::info;
@@ -21,7 +22,6 @@ use super::Supervisor;
 use crate::{
     background::MARKER,
     client::{places, tunnel::arguments},
-    metrics::{self, LISTENER},
     socket,
 };
 

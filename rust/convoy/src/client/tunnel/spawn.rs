@@ -16,13 +16,13 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use convoy_metrics::DaemonArgs;
 use serde::{Deserialize, Serialize};
 use tokio::{io::Interest, time::timeout};
 
 use super::{ENDING_TIME, Process, Spawn, Starting};
 use crate::{
     background,
-    metrics::DaemonArgs,
     process::PROGRAM,
     supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors},
 };

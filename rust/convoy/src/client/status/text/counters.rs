@@ -3,9 +3,9 @@
 use std::fmt::{self, Write};
 
 use convoy_report::{Counters, HISTOGRAMS};
+use convoy_stats::{binary, grouped, percentile};
 
 use super::{Rate, field, optional, words::rate};
-use crate::stats::{binary, grouped, percentile};
 
 /// Number of histograms of batches.
 pub(in crate::client::status) const BATCHES: u16 = {

@@ -1,12 +1,12 @@
 //! Times and rates, as people read them.
 
+use convoy_stats::binary;
 use jiff::{
     Span, Timestamp,
     fmt::friendly::{Designator, Direction, Spacing, SpanPrinter},
 };
 
 use super::Rate;
-use crate::stats::binary;
 
 /// `3 minutes, 4 seconds ago`
 pub(super) fn ago(time: u64, now: Timestamp) -> String {

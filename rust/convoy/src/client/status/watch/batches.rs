@@ -1,6 +1,7 @@
 //! Batch sizes and drops of the last minute.
 
 use convoy_report::Counters;
+use convoy_stats::grouped;
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -9,10 +10,7 @@ use ratatui::{
     widgets::{Block, Borders, Paragraph},
 };
 
-use crate::{
-    client::status::text::counters::{BATCHES, Batches, batch_figures},
-    stats::grouped,
-};
+use crate::client::status::text::counters::{BATCHES, Batches, batch_figures};
 
 /// With the title, and the header of the table.
 pub(super) const HEIGHT: u16 = 2 + BATCHES;

@@ -1,6 +1,7 @@
 //! Draws the screen: for 80 × 24 characters, and for more.
 
 use convoy_report::{Condition, Counters, Status};
+use convoy_stats::binary;
 use jiff::Timestamp;
 use ratatui::{
     Frame,
@@ -11,10 +12,7 @@ use ratatui::{
 };
 
 use super::{batches, peers, screen::Screen};
-use crate::{
-    client::status::text::{condition, counters::offloads},
-    stats::binary,
-};
+use crate::client::status::text::{condition, counters::offloads};
 
 const KEYS: &str = " q quit   ←→ tunnels   ↑↓ peers";
 

@@ -1,6 +1,7 @@
 //! The list of peers.
 
 use convoy_report::{PeerState, PeerStatus};
+use convoy_stats::binary;
 use jiff::Timestamp;
 use ratatui::{
     Frame,
@@ -10,7 +11,7 @@ use ratatui::{
     widgets::{Block, Borders, Cell, Row, Table},
 };
 
-use crate::{client::status::text::words::until_now, stats::binary};
+use crate::client::status::text::words::until_now;
 
 /// Characters of a key without a name.
 const KEY_CHARACTERS: usize = 8;

@@ -12,20 +12,20 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use convoy_process::{
+    self as process,
+    socket::{self, SocketFile},
+};
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Address, MetricsArgs, token::Token};
-use crate::{
-    process,
-    socket::{self, SocketFile},
-};
 
 /// Names the descriptor of the listening socket; set only by a supervisor that becomes another version.
-pub(crate) const LISTENER: &str = "CONVOY_METRICS_FD";
+pub const LISTENER: &str = "CONVOY_METRICS_FD";
 
 /// The switches that mean what `args` say of metrics.
-pub(crate) fn arguments(args: &MetricsArgs) -> Vec<String> {
+pub fn arguments(args: &MetricsArgs) -> Vec<String> {
     let address = args.metrics.as_ref();
     let address = address.map(|address| format!("--metrics={address}"));
     let file = args.metrics_token_file.as_deref();
@@ -35,7 +35,7 @@ pub(crate) fn arguments(args: &MetricsArgs) -> Vec<String> {
 
 /// A socket on which nobody answers yet.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub struct Listening {
     socket: Socket,
     /// Token that each request must bear; `None` if whoever can connect may ask.
     pub(super) token: Option<Token>,
@@ -49,7 +49,7 @@ enum Socket {
 
 impl Listening {
     /// Listens where the command line says; `None` if it says nothing.
-    pub(crate) fn open(args: &MetricsArgs) -> anyhow::Result<Option<Self>> {
+    pub fn open(args: &MetricsArgs) -> anyhow::Result<Option<Self>> {
         let Some(address) = &args.metrics else {
             return Ok(None);
         };
@@ -70,7 +70,7 @@ impl Listening {
     }
 
     /// As [`Listening::open`], with the socket that another version has handed over, if it listens there. Call it once.
-    pub(crate) fn inherit(args: &MetricsArgs) -> anyhow::Result<Option<Self>> {
+    pub fn inherit(args: &MetricsArgs) -> anyhow::Result<Option<Self>> {
         let socket = match (process::inherited_fd(LISTENER)?, &args.metrics) {
             (Some(fd), Some(address)) => adopt(fd, address),
             _ => None,
@@ -85,7 +85,7 @@ impl Listening {
     }
 
     /// Another descriptor of the socket, to be handed over.
-    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
         match &self.socket {
             Socket::Unix(listener, _) => listener.as_fd().try_clone_to_owned(),
             Socket::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
@@ -93,7 +93,7 @@ impl Listening {
     }
 
     /// The file of a Unix socket, to be removed at the end.
-    pub(crate) fn file(&self) -> Option<&SocketFile> {
+    pub fn file(&self) -> Option<&SocketFile> {
         match &self.socket {
             Socket::Unix(_, file) => Some(file),
             Socket::Tcp(_) => None,
@@ -117,7 +117,7 @@ impl Listening {
 }
 
 /// Fails if a process that listens with these arguments could not be replaced by one that does the same.
-pub(crate) fn ensure_reopenable(args: &MetricsArgs) -> anyhow::Result<()> {
+pub fn ensure_reopenable(args: &MetricsArgs) -> anyhow::Result<()> {
     token_of(args)?;
     match &args.metrics {
         Some(Address::Unix(path)) => socket::ensure_bindable(path),
@@ -198,7 +198,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::args::Cli;
 
     #[test]
     fn nothing_is_opened_unless_asked_for() {

@@ -3,19 +3,16 @@
 use std::{convert::Infallible, sync::Arc};
 
 use anyhow::Context;
+use convoy_daemon::{Metrics, supervised::Consenting};
+use convoy_process::socket::SocketFile;
 use convoy_proto::{config::Snapshot, leave_no_trace};
 use convoy_report::Report;
+use convoy_stats as stats;
 use convoy_tunnel::Tunnel;
+use convoy_uapi::{Control, Reporter};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{Listening, MetricsArgs, Observation, Source, serve};
-use crate::{
-    daemon::Metrics,
-    socket::SocketFile,
-    stats,
-    supervised::Consenting,
-    uapi::{Control, Reporter},
-};
 
 /// Observes the tunnel in this process.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
+use super::*;
+use crate::report as report_of;
 use convoy_proto::{
     config::{PeerSnapshot, PublicKey, Snapshot},
     counters::DropReason,
 };
-
-use super::*;
-use crate::stats::report as report_of;
 
 #[test]
 fn the_json_has_every_histogram_and_every_reason() {

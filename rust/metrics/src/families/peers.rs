@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use prometheus_client::registry::Unit;
 
 use super::out::{Labels, Out};
-use crate::metrics::health;
+use crate::health;
 
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 

@@ -108,7 +108,7 @@ fn write_histogram(out: &mut String, title: &str, counts: &[u64]) -> fmt::Result
 }
 
 /// The smallest value that at least `percent` of the samples do not exceed.
-pub(crate) fn percentile(counts: &[u64], samples: u64, percent: u64) -> usize {
+pub fn percentile(counts: &[u64], samples: u64, percent: u64) -> usize {
     let rank = (samples * percent).div_ceil(100);
     let mut seen = 0;
     let reached = counts.iter().position(|count| {
@@ -159,7 +159,7 @@ fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
 }
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -172,7 +172,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Formats bytes in the binary unit that leaves at most four digits before the point.
-pub(crate) fn binary(bytes: u64) -> String {
+pub fn binary(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
         return format!("{bytes} B");

@@ -3,6 +3,7 @@
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use convoy_process as process;
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -20,7 +21,6 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{Listening, Observation, Source, families, health, listen::Stream, token::Token};
-use crate::process;
 
 /// The most connections at once.
 const MAX_CONNECTIONS: usize = 8;
@@ -54,18 +54,18 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Stops the server from accepting: further connections wait in the kernel.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub struct Pause {
     /// Told once all connections are closed.
-    pub(crate) idle: oneshot::Sender<()>,
+    pub idle: oneshot::Sender<()>,
     /// Closed at the end of the pause.
-    pub(crate) over: oneshot::Receiver<Infallible>,
+    pub over: oneshot::Receiver<Infallible>,
 }
 
 /// Answers for ever, except while it is paused. Dropping the future closes all connections.
 ///
 /// # Errors
 /// If the socket cannot be used.
-pub(crate) async fn serve(
+pub async fn serve(
     listening: Listening,
     source: impl Source,
     pauses: mpsc::Receiver<Pause>,

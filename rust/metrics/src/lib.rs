@@ -2,8 +2,8 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /metrics` | 200 and OpenMetrics text ([`families`]) |
-//! | `GET /healthz` | 200 if packets can pass, else 503 and the reason in one line ([`health`]) |
+//! | `GET /metrics` | 200 and OpenMetrics text (`families`) |
+//! | `GET /healthz` | 200 if packets can pass, else 503 and the reason in one line (`health`) |
 //!
 //! ```text
 //!  Prometheus ──HTTP──▶ server ──observe──▶ Source ──▶ the snapshot that `convoy stats` shows
@@ -11,6 +11,9 @@
 //!
 //! A daemon serves them itself; for a client, its supervisor does, which knows more. Figures are taken when somebody
 //! asks, so nothing is counted per packet for them, and nothing runs while nobody asks.
+//!
+//! The program, the supervisors and the code that starts a tunnel's process call it. It changes no tunnel, connects to
+//! nobody, and listens only on a Unix socket or a port of this machine.
 //!
 //! | bound | |
 //! |---|---|
@@ -20,7 +23,7 @@
 //! | peers with series of their own; the others are only in the sums | 2,000 |
 
 mod address;
-pub(crate) mod args;
+pub mod args;
 mod daemon;
 mod families;
 mod health;
@@ -33,38 +36,41 @@ use std::collections::HashMap;
 
 use convoy_report::Report;
 
-pub(crate) use address::Address;
-pub(crate) use args::{DaemonArgs, MetricsArgs};
-pub(crate) use listen::{LISTENER, Listening, arguments, ensure_reopenable};
-pub(crate) use server::{Pause, serve};
+pub use address::Address;
+pub use args::{DaemonArgs, MetricsArgs};
+pub use listen::{LISTENER, Listening, arguments, ensure_reopenable};
+pub use server::{Pause, serve};
 
 /// Knows how a tunnel is.
-pub(crate) trait Source: Send + Sync + 'static {
+pub trait Source: Send + Sync + 'static {
     /// How it is now.
     fn observe(&self) -> impl Future<Output = Observation> + Send;
 }
 
 /// How a tunnel is at one moment.
 #[derive(Debug)]
-pub(crate) struct Observation {
-    pub(crate) interface: String,
+pub struct Observation {
+    /// Name of its interface.
+    pub interface: String,
     /// The report of `convoy stats`, or why there is none.
-    pub(crate) report: Result<Report, String>,
+    pub report: Result<Report, String>,
     /// `None` for a daemon without a supervisor.
-    pub(crate) client: Option<Client>,
+    pub client: Option<Client>,
 }
 
 /// Facts that only a supervisor knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Client {
+pub struct Client {
     /// Friendly names by public key in base64.
-    pub(crate) names: HashMap<String, String>,
-    pub(crate) is_kill_switch_closed: bool,
-    pub(crate) is_paused: bool,
+    pub names: HashMap<String, String>,
+    /// Whether nothing may leave outside of the tunnel.
+    pub is_kill_switch_closed: bool,
+    /// Whether packets leave outside of the tunnel for a time.
+    pub is_paused: bool,
     /// Whether the interface is in another network namespace.
-    pub(crate) has_left: bool,
+    pub has_left: bool,
     /// How often the tunnel's process has died.
-    pub(crate) tunnel_deaths: u64,
+    pub tunnel_deaths: u64,
     /// The warnings that `convoy status` shows.
-    pub(crate) warnings: usize,
+    pub warnings: usize,
 }

@@ -91,7 +91,7 @@ mod tests {
     use convoy_report::Peer;
 
     use super::*;
-    use crate::metrics::Client;
+    use crate::Client;
 
     const NOW: u64 = 1_800_000_000;
 

@@ -14,15 +14,17 @@ const MAX_PATH: usize = 107;
 
 /// A Unix socket, or a port that only this machine can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub enum Address {
     /// The path is absolute: the working directory changes.
     Unix(PathBuf),
+    /// Path of a Unix socket.
+    /// A loopback address.
     Tcp(SocketAddr),
 }
 
 /// Why a text is no [`Address`].
 #[derive(Debug, Error)]
-pub(crate) enum AddressError {
+pub enum AddressError {
     /// It has neither form.
     #[error("write unix:PATH or an address and port of this machine, such as 127.0.0.1:9586")]
     Unknown,

@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use crate::metrics::histogram::Histogram;
+use crate::histogram::Histogram;
 
 /// Labels of one series.
 pub(super) type Labels<'a, const N: usize> = [(&'static str, &'a str); N];

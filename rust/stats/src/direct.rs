@@ -15,7 +15,7 @@ pub(super) fn peers_of(hub: PublicKey, all: &[DirectStatus]) -> Vec<DirectPeer> 
 }
 
 /// Words the path to a peer in one line.
-pub(crate) fn line(direct: &DirectPeer) -> String {
+pub fn line(direct: &DirectPeer) -> String {
     let path = match (direct.path, &direct.remote) {
         (DataPath::Direct, Some(remote)) => {
             let kind = direct.kind.as_deref().map_or("", origin);
@@ -68,7 +68,7 @@ fn origin(kind: &str) -> &'static str {
 }
 
 /// Words the reason why there is no direct path.
-pub(crate) fn reason(why: Option<&str>) -> &'static str {
+pub fn reason(why: Option<&str>) -> &'static str {
     match why {
         Some("idle") => "nothing was sent to it lately",
         Some("meeting") => "looking for a direct path",

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::cli::Cli;
+use crate::args::Cli;
 
 const TOKEN: &str = "0123456789abcdef";
 
