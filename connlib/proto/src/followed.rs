@@ -155,6 +155,7 @@ impl Node {
         }
         let peer = &mut self.peers[id];
         peer.path_limit = None;
+        peer.leave_source();
         peer.timers.initiate_at(now);
         self.deadlines.arm(id, &mut peer.timers);
     }

@@ -254,6 +254,7 @@ impl Node {
         self.counters.handshakes += 1;
         let peer = &mut self.peers[id];
         peer.timers.handshake_complete();
+        peer.return_route.settle();
         peer.contact.completed(now);
         self.followed.record(peer.public_key, Outcome::Answered);
         let ended = peer.sessions.end_former();

@@ -337,6 +337,7 @@ impl Node {
         self.stop_awaiting(id);
         let peer = &mut self.peers[id];
         peer.contact.ended();
+        peer.return_route.settle();
         let ended = peer.sessions.clear();
         self.forget_indices(ended);
     }

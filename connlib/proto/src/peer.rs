@@ -157,16 +157,34 @@ impl Peer {
         if is_elsewhere {
             self.path_limit = None;
         }
-        let source = match self.return_route.follow(id, way, questions, now) {
-            Until::Sticky => way.map(|way| way.arrival.address),
-            Until::Kernel => None,
-            Until::Unchanged => self.endpoint.and_then(|endpoint| endpoint.source),
+        let is_under_way = self.initiation.is_some() && self.return_route.has_left(way);
+        if is_under_way && !is_elsewhere {
+            return None;
+        }
+        let source = match is_under_way {
+            true => None,
+            false => self.source_for(id, way, questions, now),
         };
         self.endpoint = Some(Endpoint {
             address: to,
             source,
         });
         is_elsewhere.then_some(former)
+    }
+
+    /// The source address after a datagram that has come by `way`. May raise a question.
+    fn source_for(
+        &mut self,
+        id: usize,
+        way: Option<Way>,
+        questions: &mut RouteQuestions,
+        now: Duration,
+    ) -> Option<IpAddr> {
+        match self.return_route.follow(id, way, questions, now) {
+            Until::Sticky => way.map(|way| way.arrival.address),
+            Until::Kernel => None,
+            Until::Unchanged => self.endpoint.and_then(|endpoint| endpoint.source),
+        }
     }
 
     /// Whether messages can be sent to it: directly, or by a hub.
@@ -182,6 +200,16 @@ impl Peer {
     /// Unpins the source address, so that the kernel chooses it until the peer sends again.
     pub(crate) fn forget_source(&mut self) {
         self.return_route.forget();
+        self.unpin();
+    }
+
+    /// Unpins the source address for the handshake that follows: until it is over, only another address is pinned.
+    pub(crate) fn leave_source(&mut self) {
+        self.return_route.leave();
+        self.unpin();
+    }
+
+    fn unpin(&mut self) {
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.source = None;
         }

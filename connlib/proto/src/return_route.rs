@@ -1,6 +1,10 @@
 //! The route back to a peer: the state behind its sticky source address.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use convoy_types::Arrival;
 
@@ -71,6 +75,9 @@ pub(crate) struct ReturnRoute {
     answers: [Option<(Way, bool)>; ANSWERS],
     /// The place of the next answer.
     next_answer: usize,
+    /// The address of this host that a new handshake has left: what still arrives there was sent before the peer
+    /// could know better.
+    left: Option<IpAddr>,
 }
 
 impl ReturnRoute {
@@ -141,6 +148,22 @@ impl ReturnRoute {
     pub(crate) fn forget(&mut self) {
         self.forget_way();
         self.answers = [None; ANSWERS];
+    }
+
+    /// Forgets all, and leaves the address in use until [`Self::settle`].
+    pub(crate) fn leave(&mut self) {
+        self.left = self.way.map(|way| way.arrival.address).or(self.left);
+        self.forget();
+    }
+
+    /// Whether a datagram that came by this way says nothing about where the peer sends to by now.
+    pub(crate) fn has_left(&self, way: Option<Way>) -> bool {
+        self.left.is_some() && self.left == way.map(|way| way.arrival.address)
+    }
+
+    /// Call when the handshake that has left an address is over: datagrams count again wherever they arrive.
+    pub(crate) fn settle(&mut self) {
+        self.left = None;
     }
 
     /// Asks about the way, now or at its next use. A question that still waits is about the newest way.

@@ -5,6 +5,9 @@
 //! network drops packets from this address. Then the kernel must choose the source. Only the caller can
 //! look up routes: [`Node::poll_source_question`]. Questions are limited; until one is answered, datagrams
 //! leave from the address that the peer sends to.
+//!
+//! A new handshake leaves that address, as the network may have changed. Until it is over, what the peer sent to
+//! the former address before it heard of the new one does not bring it back.
 
 use std::{net::SocketAddr, time::Duration};
 

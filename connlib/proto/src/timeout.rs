@@ -54,6 +54,7 @@ impl Node {
                 let peer = &mut self.peers[id];
                 self.followed.record(peer.public_key, Outcome::GivenUp);
                 peer.timers.gave_up(now);
+                peer.return_route.settle();
                 self.stop_awaiting(id);
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);
             }

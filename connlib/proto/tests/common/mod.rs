@@ -351,6 +351,21 @@ impl DatagramSink for WireSink<'_> {
     }
 }
 
+/// Where datagrams went.
+#[derive(Default)]
+pub struct Destinations(pub Vec<Destination>);
+
+impl DatagramSink for Destinations {
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn append(&mut self, destination: &Destination, _: &[u8]) -> Result<(), SinkFull> {
+        self.0.push(*destination);
+        Ok(())
+    }
+}
+
 struct Delivered<'a> {
     packets: &'a mut Vec<Vec<u8>>,
     slots: &'a mut usize,

@@ -3,9 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use crate::common::*;
-use convoy_proto::{
-    Arrival, DatagramSink, Destination, SinkFull, Staging, config::PeerUpdate, counters::DropReason,
-};
+use convoy_proto::{Arrival, SinkFull, Staging, config::PeerUpdate, counters::DropReason};
 
 #[test]
 fn the_first_packets_wait_for_the_handshake_and_then_arrive_in_order() {
@@ -416,21 +414,6 @@ fn changes_of_routes_raise_a_bounded_number_of_questions_about_all_peers() {
         hub.node
             .handle_outbound(&mut burst, now, &mut staging, &mut sink);
         assert_eq!(sink.0[0].source, Some(hub.address.ip()));
-    }
-}
-
-/// Where datagrams went.
-#[derive(Default)]
-struct Destinations(Vec<Destination>);
-
-impl DatagramSink for Destinations {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn append(&mut self, destination: &Destination, _: &[u8]) -> Result<(), SinkFull> {
-        self.0.push(*destination);
-        Ok(())
     }
 }
 

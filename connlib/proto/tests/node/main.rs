@@ -14,3 +14,4 @@ mod malice;
 mod mss;
 mod replay;
 mod slices;
+mod sources;
