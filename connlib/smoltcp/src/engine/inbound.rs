@@ -247,7 +247,7 @@ impl Engine {
             return Err(Dropped::BadChecksum);
         }
         if let Some(report) = icmp::parse_error(packet) {
-            self.handle_error(report);
+            self.handle_error(packet.source, report);
             return Ok(());
         }
         if let Some((tuple, mtu)) = icmp::parse_too_big(packet) {
@@ -264,9 +264,10 @@ impl Engine {
         Ok(())
     }
 
-    fn handle_error(&mut self, report: Report) {
+    /// Heeds an error that `router` tells about a connection, if it is behind the peer of that.
+    fn handle_error(&mut self, router: IpAddr, report: Report) {
         let found = self.shared.table().find(&report.tuple);
-        let Some(flow) = found else {
+        let Some(flow) = found.filter(|flow| flow.peer == self.shared.peer_of(router)) else {
             return;
         };
         let mut inner = flow.lock();

@@ -201,6 +201,42 @@ async fn icmp_errors_end_attempts_to_connect() {
 #[tokio::test]
 async fn a_router_with_a_shorter_mtu_is_obeyed() {
     let (a, wire) = scene();
+    let (_client, error) = segment_too_long(&a, &wire).await;
+    wire.send(&packet("192.0.2.1", A, ICMPV4, &error, 2));
+    until(|| a.counters().path_mtu_changes == 1).await;
+    // One about a segment that is not under way is forged.
+    let mut forged = error;
+    forged[8 + 20 + 4] ^= 0x40;
+    forged[6..8].copy_from_slice(&[2, 63]);
+    wire.send(&packet("192.0.2.1", A, ICMPV4, &forged, 2));
+    until(|| a.counters().received == 3).await;
+    assert_eq!(a.counters().path_mtu_changes, 1);
+}
+
+/// Of the numbers under way, one in thousands can be guessed.
+#[tokio::test]
+async fn another_peer_cannot_shorten_the_segments_of_a_connection_nor_end_an_attempt() {
+    let (a, wire) = scene();
+    let (_client, error) = segment_too_long(&a, &wire).await;
+    for other in ["10.9.1.1", "203.0.113.1"] {
+        wire.send(&packet(other, A, ICMPV4, &error, 2));
+    }
+    until(|| a.counters().received == 3).await;
+    assert_eq!(a.counters().path_mtu_changes, 0);
+    let attempt = a.connect(at(B, 80));
+    let (attempt, ()) = tokio::join!(within(attempt), async {
+        let syn = wire.receive();
+        for (from, code) in [("10.9.1.1", 3), (B, 1)] {
+            let refusal = [&[3, code, 0, 0, 0, 0, 0, 0], &syn[..]].concat();
+            wire.send(&packet(from, A, ICMPV4, &refusal, 2));
+        }
+    });
+    // By its own peer.
+    assert_eq!(attempt.unwrap_err().kind(), io::ErrorKind::HostUnreachable);
+}
+
+/// A connection to port 80, and the message of a router that its segment under way is too long.
+async fn segment_too_long(a: &Stack, wire: &Wire) -> (Stream, Vec<u8>) {
     let (client, answer) = tokio::join!(within(a.connect(at(B, 80))), async {
         let syn = parsed(&wire.receive()).1;
         let mut bytes = vec![0; 20];
@@ -221,16 +257,7 @@ async fn a_router_with_a_shorter_mtu_is_obeyed() {
             break packet;
         }
     };
-    let error = [&[3, 4, 0, 0, 0, 0, 2, 64], &data[..60]].concat();
-    wire.send(&packet("192.0.2.1", A, ICMPV4, &error, 2));
-    until(|| a.counters().path_mtu_changes == 1).await;
-    // One about a segment that is not under way is forged.
-    let mut forged = error;
-    forged[8 + 20 + 4] ^= 0x40;
-    forged[6..8].copy_from_slice(&[2, 63]);
-    wire.send(&packet("192.0.2.1", A, ICMPV4, &forged, 2));
-    until(|| a.counters().received == 3).await;
-    assert_eq!(a.counters().path_mtu_changes, 1);
+    (client, [&[3, 4, 0, 0, 0, 0, 2, 64], &data[..60]].concat())
 }
 
 /// A segment to port 80 from an end that scales its windows.
