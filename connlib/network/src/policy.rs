@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::own::Own;
-use convoy_types::Prefix;
+use convoy_types::{Prefix, Translated, is_cloud_service};
 
 use crate::counters::Refusal;
 
@@ -15,8 +15,10 @@ use crate::counters::Refusal;
 ///    `127.0.0.0/8` and `127.0.0.1` do, `0.0.0.0/0` does not. An address of this host must be named itself.
 /// 3. Everything else may be reached.
 ///
-/// An IPv6 address that stands for an IPv4 address, as for a translator or a tunnel, is refused if that is. Translators
-/// with a prefix of their own (RFC 6052, section 2.2) cannot be recognised: where there is one, deny its prefix.
+/// An IPv6 address that stands for an IPv4 address, as for a translator or a tunnel, is refused if that is. In the range
+/// of local translators (RFC 8215), it is if any of them would read such an address in it. A translator with a prefix of
+/// its own (RFC 6052, section 2.2) cannot be recognised, and only the services of clouds are refused behind it: where
+/// there is one, deny its prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Opens what is refused by default.
@@ -27,9 +29,8 @@ pub struct Policy {
     pub own: Own,
 }
 
-/// Targets that are refused by default. Those of clouds, with credentials for anyone who asks, are from the clouds'
-/// documentation of their metadata services, and what is more specific has its own line.
-const REFUSED_V4: [(Ipv4Addr, u32); 12] = [
+/// Targets that are refused by default, beside [`is_cloud_service`].
+const REFUSED_V4: [(Ipv4Addr, u32); 5] = [
     // This network (RFC 1122, section 3.2.1.3), which Linux takes for loopback.
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     // Loopback.
@@ -40,21 +41,9 @@ const REFUSED_V4: [(Ipv4Addr, u32); 12] = [
     (Ipv4Addr::new(224, 0, 0, 0), 4),
     // Reserved (RFC 1112, section 4), and broadcast.
     (Ipv4Addr::new(240, 0, 0, 0), 4),
-    // Instance metadata: Amazon EC2, Microsoft Azure, Google Cloud, Oracle Cloud, OpenStack and others.
-    (Ipv4Addr::new(169, 254, 169, 254), 32),
-    // Credentials of tasks and pods: Amazon ECS, Amazon EKS.
-    (Ipv4Addr::new(169, 254, 170, 2), 32),
-    (Ipv4Addr::new(169, 254, 170, 23), 32),
-    // Instance metadata: Scaleway.
-    (Ipv4Addr::new(169, 254, 42, 42), 32),
-    // Instance metadata: Alibaba Cloud.
-    (Ipv4Addr::new(100, 100, 100, 200), 32),
-    // The agent's host: Microsoft Azure.
-    (Ipv4Addr::new(168, 63, 129, 16), 32),
-    // Instance metadata: Oracle Cloud Classic.
-    (Ipv4Addr::new(192, 0, 0, 192), 32),
 ];
 
+/// The same of IPv6. What clouds offer to their machines alone is from their documentation.
 const REFUSED_V6: [(Ipv6Addr, u32); 10] = [
     // Unspecified, loopback, and the deprecated IPv4-compatible addresses (RFC 4291, section 2.5).
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 96),
@@ -104,7 +93,7 @@ impl Policy {
                 .iter()
                 .any(|prefix| prefix.unmapped().holds(address))
         };
-        is_listed(address) || embedded(address).any(|(inner, _)| is_listed(inner.into()))
+        is_listed(address) || embedded(address).any(|inner| is_listed(inner.address.into()))
     }
 
     /// The bits of the longest prefix of an address that is refused by default.
@@ -114,16 +103,17 @@ impl Policy {
         let range = match address {
             IpAddr::V4(it) => {
                 let shared = |range: &Ipv4Addr| (range.to_bits() ^ it.to_bits()).leading_zeros();
-                longest(&REFUSED_V4, shared)
+                let cloud = is_cloud_service(it).then_some(32);
+                cloud.or_else(|| longest(&REFUSED_V4, shared))
             }
             IpAddr::V6(it) => {
                 let shared = |range: &Ipv6Addr| (range.to_bits() ^ it.to_bits()).leading_zeros();
                 longest(&REFUSED_V6, shared)
             }
         };
-        let inner = embedded(address).filter_map(|(inner, before)| {
-            let refused = self.refused(inner.into())?;
-            Some(before + refused)
+        let inner = embedded(address).filter_map(|inner| {
+            let refused = self.refused(inner.address.into())?;
+            Some(inner.bits_before(refused))
         });
         range.into_iter().chain(own).chain(inner).max()
     }
@@ -135,31 +125,53 @@ fn longest<A>(ranges: &[(A, u32)], shared: impl Fn(&A) -> u32) -> Option<u8> {
     containing.map(|(_, bits)| *bits as u8).max()
 }
 
-/// The IPv4 addresses that an address of IPv6 stands for, each with the number of bits in front of it.
-fn embedded(address: IpAddr) -> impl Iterator<Item = (Ipv4Addr, u8)> {
+/// The IPv4 addresses that an address of IPv6 stands for, or may stand for.
+fn embedded(address: IpAddr) -> impl Iterator<Item = Translated> {
     let found = match address {
-        IpAddr::V4(_) => [None, None],
-        IpAddr::V6(it) => embedded_in(it.to_bits()),
+        IpAddr::V4(_) => [None; 6],
+        IpAddr::V6(it) => embedded_in(it),
     };
     found.into_iter().flatten()
 }
 
-fn embedded_in(bits: u128) -> [Option<(Ipv4Addr, u8)>; 2] {
-    let (first, middle) = ((bits >> 96) as u32, (bits >> 32) as u64);
-    let at = |before: u8| Ipv4Addr::from_bits((bits >> (96 - before)) as u32);
-    match (first, middle) {
+fn embedded_in(address: Ipv6Addr) -> [Option<Translated>; 6] {
+    let bits = address.to_bits();
+    let at = |prefix: u8| Translated {
+        address: Ipv4Addr::from_bits((bits >> (96 - prefix)) as u32),
+        prefix,
+    };
+    let mut found = [None; 6];
+    match ((bits >> 96) as u32, (bits >> 32) as u64) {
         // 6to4 (RFC 3056).
-        (0x2002_0000..=0x2002_ffff, _) => [Some((at(16), 16)), None],
+        (0x2002_0000..=0x2002_ffff, _) => found[0] = Some(at(16)),
         // Teredo (RFC 4380): its server, and the client with all bits inverted.
         (0x2001_0000, _) => {
-            let client = Ipv4Addr::from_bits(!at(96).to_bits());
-            [Some((at(32), 32)), Some((client, 96))]
+            let client = Translated {
+                address: Ipv4Addr::from_bits(!bits as u32),
+                prefix: 96,
+            };
+            found[..2].copy_from_slice(&[Some(at(32)), Some(client)]);
         }
-        // The well-known prefix of translators (RFC 6052).
-        (0x0064_ff9b, 0) => [Some((at(96), 96)), None],
-        // IPv4-translated (RFC 2765).
-        (0, 0xffff_0000) => [Some((at(96), 96)), None],
-        _ => [None, None],
+        // The well-known prefix of translators (RFC 6052), and IPv4-translated (RFC 2765).
+        (0x0064_ff9b, 0) | (0, 0xffff_0000) => found[0] = Some(at(96)),
+        // For translators of the local network. None translates what it reads in an address for another: zeros.
+        (0x0064_ff9b, local) if local >> 48 == 1 => {
+            keep(&mut found, address, |it| {
+                it.prefix >= 48 && it.address.octets()[0] != 0
+            });
+        }
+        _ => keep(&mut found, address, |it| is_cloud_service(it.address)),
+    }
+    found
+}
+
+fn keep(
+    found: &mut [Option<Translated>; 6],
+    address: Ipv6Addr,
+    is_kept: impl Fn(&Translated) -> bool,
+) {
+    for (slot, read) in found.iter_mut().zip(Translated::all_in(address)) {
+        *slot = Some(read).filter(&is_kept);
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Services of clouds that trust whoever reaches them: metadata and agents of virtual machines.
-const CLOUD_SERVICES: [IpAddr; 4] = [
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+use convoy_types::{Translated, is_cloud_service};
+
+/// Services of clouds that trust whoever reaches them, beside those of IPv4: metadata of virtual machines.
+const CLOUD_SERVICES: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
 /// Whether a peer may make this side send to `address`: a single machine beyond this one, and no service of a cloud.
@@ -15,12 +15,21 @@ const CLOUD_SERVICES: [IpAddr; 4] = [
 /// Addresses inside tunnels are the caller's to refuse.
 #[must_use]
 pub fn is_probeable(address: SocketAddr) -> bool {
-    let ip = address.ip();
-    let is_unicast = match ip {
-        IpAddr::V4(v4) => is_unicast_v4(v4),
-        IpAddr::V6(v6) => is_unicast_v6(v6),
+    let is_harmless = match address.ip() {
+        IpAddr::V4(v4) => is_harmless_v4(v4),
+        IpAddr::V6(v6) => is_harmless_v6(v6),
     };
-    address.port() != 0 && is_unicast && !CLOUD_SERVICES.contains(&ip)
+    address.port() != 0 && is_harmless
+}
+
+fn is_harmless_v4(v4: Ipv4Addr) -> bool {
+    is_unicast_v4(v4) && !is_cloud_service(v4)
+}
+
+/// Translators may have any prefix: an address in which one would read a cloud's service is none of a machine's.
+fn is_harmless_v6(v6: Ipv6Addr) -> bool {
+    let leads_to_cloud = Translated::all_in(v6).any(|inner| is_cloud_service(inner.address));
+    is_unicast_v6(v6) && !leads_to_cloud && !CLOUD_SERVICES.contains(&v6)
 }
 
 /// Whether the address names one machine beyond this link's own. The link-local range holds the metadata of most clouds.
@@ -35,17 +44,12 @@ fn is_unicast_v6(v6: Ipv6Addr) -> bool {
     match v6.segments() {
         _ if is_special || v6.is_unicast_link_local() => false,
         // NAT64 carries an IPv4 address (RFC 6052).
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_probeable_v4(high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_harmless_v4(Ipv4Addr::from_bits(v6.to_bits() as u32)),
         // So do mapped and compatible addresses, 6to4, Teredo and local NAT64, for which there is no need.
         [0, 0, 0, 0, 0, ..] | [0x2002, ..] | [0x2001, 0, ..] | [0x64, 0xff9b, ..] => false,
         // Site-local addresses are deprecated (RFC 3879).
         [first, ..] => first & 0xffc0 != 0xfec0,
     }
-}
-
-fn is_probeable_v4(high: u16, low: u16) -> bool {
-    let v4 = Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    is_unicast_v4(v4) && !CLOUD_SERVICES.contains(&v4.into())
 }
 
 #[cfg(test)]
@@ -77,6 +81,14 @@ mod tests {
             "[64:ff9b::a9fe:a9fe]:80",
             "[64:ff9b::168.63.129.16]:80",
             "[64:ff9b:1::1]:1",
+            // Behind translators with prefixes of each length.
+            "[2001:db8:a9fe:a9fe::]:80",
+            "[2001:db8:a9:fea9:fe::]:80",
+            "[2001:db8:1:a9fe:a9:fe00::]:80",
+            "[2001:db8:1:a9:fe:a9fe::]:80",
+            "[2001:db8:1:1:a9:fea9:fe00:0]:80",
+            "[2001:db8:1:1::a9fe:a9fe]:80",
+            "[2001:db8:64::168.63.129.16]:80",
             "[2002:7f00:1::1]:1",
             "[2001:0:7f00:1::1]:1",
             "[fe80::1]:1",
@@ -99,6 +111,7 @@ mod tests {
             "[2001:db8::1]:51820",
             "[fd00::1]:51820",
             "[64:ff9b::192.0.2.1]:51820",
+            "[2001:db8::10.0.0.1]:51820",
         ] {
             assert!(is_probeable(address.parse().unwrap()), "{address}");
         }

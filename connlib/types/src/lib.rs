@@ -16,6 +16,7 @@ mod interface_name;
 mod keys;
 mod prefix;
 mod switch;
+mod translated;
 mod update;
 
 pub use candidate::{Candidate, CandidateKind};
@@ -26,4 +27,5 @@ pub use interface_name::{InterfaceName, NameError};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};
 pub use prefix::{InvalidPrefix, Prefix};
 pub use switch::Switch;
+pub use translated::{Translated, is_cloud_service};
 pub use update::{AllowedIpUpdate, DeviceUpdate, PeerUpdate};

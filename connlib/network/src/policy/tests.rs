@@ -93,6 +93,15 @@ fn an_allowed_prefix_opens_ranges_that_are_no_more_specific() {
         ("64:ff9b::/96", "64:ff9b::127.0.0.1", false),
         ("64:ff9b::127.0.0.0/104", "64:ff9b::127.0.0.1", true),
         ("64:ff9b:1::/48", "64:ff9b:1::8.8.8.8", true),
+        ("64:ff9b:1::/48", "64:ff9b:1::127.0.0.1", false),
+        ("64:ff9b:1::127.0.0.0/104", "64:ff9b:1::127.0.0.1", true),
+        ("64:ff9b:1:7f00::/56", "64:ff9b:1:7f00:0:100::", true),
+        ("64:ff9b:1:a9fe::/64", "64:ff9b:1:a9fe:a9:fe00::", false),
+        (
+            "64:ff9b:1:a9fe:a9:fe00::/88",
+            "64:ff9b:1:a9fe:a9:fe00::",
+            true,
+        ),
         ("2002::/16", "2002:7f00:1::1", false),
         ("2002:7f00::/24", "2002:7f00:1::1", true),
     ] {
@@ -121,6 +130,65 @@ fn the_deny_list_takes_precedence_also_for_what_stands_for_an_address() {
         let expected = Err(Refusal::TargetDenied);
         assert_eq!(check(&policy, target), expected, "{target}");
     }
+}
+
+/// With what translators should find zero, and with what they may overlook.
+#[test]
+fn no_local_translator_leads_to_a_forbidden_address_however_much_of_its_range_is_open() {
+    let mut policy = policy();
+    policy.allow = vec![prefix("::/0"), prefix("64:ff9b:1::/48")];
+    for forbidden in ["169.254.169.254", "127.0.0.1", "192.0.2.7", "198.51.100.9"] {
+        for length in [48, 56, 64, 96] {
+            for filler in [0, u128::MAX] {
+                let target = translated(0x0064_ff9b_0001 << 80, length, forbidden, filler);
+                assert!(check(&policy, &target).is_err(), "{length}: {target}");
+            }
+        }
+    }
+    for length in [48, 56, 64, 96] {
+        let target = translated(0x0064_ff9b_0001 << 80, length, "8.8.8.8", 0);
+        assert_eq!(check(&policy, &target), Ok(()), "{length}: {target}");
+    }
+}
+
+#[test]
+fn no_translator_leads_to_the_services_of_clouds_whatever_its_prefix() {
+    let mut policy = policy();
+    policy.allow = vec![prefix("::/0")];
+    for length in [32, 40, 48, 56, 64, 96] {
+        for filler in [0, u128::MAX] {
+            for cloud in ["169.254.169.254", "168.63.129.16", "100.100.100.200"] {
+                let target = translated(0x2001_0db8 << 96, length, cloud, filler);
+                let expected = Err(Refusal::Forbidden);
+                assert_eq!(check(&policy, &target), expected, "{length}: {target}");
+                policy.allow.push(prefix(&target));
+                assert_eq!(check(&policy, &target), Ok(()), "{length}: {target}");
+                policy.allow.pop();
+            }
+            // What is no more than rare elsewhere may be a host.
+            let target = translated(0x2001_0db8 << 96, length, "127.0.0.1", filler);
+            assert_eq!(check(&policy, &target), Ok(()), "{length}: {target}");
+        }
+    }
+}
+
+/// An IPv4 address behind a prefix of this length (RFC 6052, section 2.2), before bits of `filler`.
+fn translated(prefix: u128, length: u32, address: &str, filler: u128) -> String {
+    let address = u128::from(address.parse::<Ipv4Addr>().unwrap().to_bits());
+    let mut bits = prefix;
+    for n in 0..32 {
+        let at = length + n;
+        let at = if length < 96 && at >= 64 { at + 8 } else { at };
+        bits |= (address >> (31 - n) & 1) << (127 - at);
+    }
+    let end = length + 32;
+    let end = if length < 96 && end > 64 {
+        end + 8
+    } else {
+        end
+    };
+    bits |= filler & u128::MAX.checked_shr(end).unwrap_or(0);
+    Ipv6Addr::from_bits(bits).to_string()
 }
 
 proptest! {
