@@ -1,5 +1,8 @@
 //! Finds and keeps the path to one peer.
 
+mod relay;
+mod rounds;
+
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
@@ -13,8 +16,7 @@ use crate::{
     candidate::is_probeable,
     message::{Candidates, Message},
     offer::Offer,
-    pair::{MAX_LEARNT, MAX_PAIRS, Pair},
-    rank::{is_better, may_be_better, rank},
+    pair::{Pair, PathId},
 };
 
 /// How long the two try to meet, counted from the last news of the peer.
@@ -23,12 +25,8 @@ const MEETING_TIME: Duration = Duration::from_secs(15);
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 /// Longest pause between two meetings while there is data.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// Time between probes that keep NATs on the path open: they forget a flow after 30 s or more.
-const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Time after which NATs have surely forgotten a flow that nobody kept.
 const NAT_TIME: Duration = Duration::from_secs(120);
-/// Time without data after which a path ends.
-const IDLE_TIME: Duration = Duration::from_secs(300);
 /// Two initiations of the peer within this time are no ordinary renewal of a session.
 const INITIATIONS_WITHIN: Duration = Duration::from_secs(60);
 /// Initiations in a row, without data or a reply, after which the path is taken to lead nowhere.
@@ -50,6 +48,11 @@ pub enum Origin {
         /// Local address that it was sent to.
         local: Option<IpAddr>,
     },
+    /// By this side's relay.
+    Relay {
+        /// The peer's address as the relay sees it.
+        remote: SocketAddr,
+    },
 }
 
 /// A message to be sealed in the session and sent.
@@ -70,8 +73,10 @@ pub enum Event {
         remote: SocketAddr,
         /// Local address to send from.
         local: Option<IpAddr>,
-        /// How the address came to be known.
+        /// How the address came to be known; [`CandidateKind::Relayed`] if a relay is on the path.
         kind: CandidateKind,
+        /// Whether this side's relay carries the data.
+        by_relay: bool,
     },
     /// Data goes by the hub.
     Hub(WhyNotDirect),
@@ -83,11 +88,14 @@ pub struct Agent {
     /// A random number.
     seed: u64,
     offer: Offer,
+    /// This side's own addresses, without the relay's.
+    local: Vec<Candidate>,
+    relay: relay::Relay,
     /// The generation of the peer's candidates.
     heard: Option<u64>,
     pairs: Vec<Pair>,
-    /// The remote address of the path that is up.
-    path: Option<SocketAddr>,
+    /// The path that is up.
+    path: Option<PathId>,
     why: WhyNotDirect,
     /// When the present meeting ends; `None` between meetings.
     meeting_until: Option<Duration>,
@@ -121,6 +129,8 @@ impl Agent {
         Self {
             seed,
             offer: Offer::default(),
+            local: Vec::new(),
+            relay: relay::Relay::default(),
             heard: None,
             pairs: Vec::new(),
             path: None,
@@ -176,13 +186,19 @@ impl Agent {
     pub fn set_local(&mut self, candidates: &[Candidate], now: Duration) {
         let source = self.path_pair().and_then(|pair| pair.source);
         let is_local = |list: &[Candidate]| list.iter().any(|it| Some(it.address.ip()) == source);
-        if is_local(self.offer.list()) && !is_local(candidates) {
+        if is_local(&self.local) && !is_local(candidates) {
             self.drop_path(WhyNotDirect::AddressVanished, now);
         }
-        if !self.offer.set(candidates) {
+        self.local = candidates.to_vec();
+        self.tell_local(false, now);
+    }
+
+    /// Tells the peer this side's candidates if they have changed, and it has the former ones or `has_lost` one.
+    fn tell_local(&mut self, has_lost: bool, now: Duration) {
+        if !self.offer.set(&self.candidates()) {
             return;
         }
-        if self.has_asked || self.path.is_some() {
+        if self.has_asked || self.path.is_some() || has_lost {
             self.offer.renew(false, self.seed, now);
             self.begin_rounds(now);
         }
@@ -192,6 +208,7 @@ impl Agent {
     pub fn network_changed(&mut self, now: Duration) {
         self.not_before = self.not_before.min(now);
         self.pause = FIRST_PAUSE;
+        self.look_again(now);
     }
 
     /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`].
@@ -203,6 +220,9 @@ impl Agent {
         now: Duration,
     ) {
         let may_probe = |address| is_probeable(address) && may_probe(address);
+        if let Origin::Relay { .. } = origin {
+            self.relay_was_used(now);
+        }
         match message {
             Message::Candidates(candidates) => {
                 let generation = candidates.generation;
@@ -219,24 +239,15 @@ impl Agent {
                     self.hub_round_trip = round_trip.or(self.hub_round_trip);
                 }
             }
-            Message::Probe { id } => {
-                if let Origin::Direct { remote, .. } = origin {
-                    // The peer may have forged its source address: replies go nowhere that probes do not.
-                    if !may_probe(remote) {
-                        return;
-                    }
-                    let observed = remote;
-                    self.answer(Message::Reply { id, observed }, origin);
-                    self.handle_probe(remote, now);
-                }
-            }
+            Message::Probe { id } => self.take_probe(id, origin, may_probe, now),
             Message::Leave => self.leave(now),
             Message::Reply { id, .. } => {
-                if let Origin::Direct { remote, local } = origin {
-                    self.handle_reply(id, remote, local, now);
+                if let Some((from, local)) = path_of(origin) {
+                    self.handle_reply(id, from, local, now);
                 }
             }
         }
+        self.update_relay(now);
     }
 
     /// Call after an authentic initiation of the peer. `packets`: the number of packets received on the path so far.
@@ -265,6 +276,7 @@ impl Agent {
             return;
         }
         self.pairs.iter_mut().for_each(Pair::doubt);
+        self.search_ends();
         self.keepalive = None;
         self.why = why;
         self.not_before = now;
@@ -287,13 +299,19 @@ impl Agent {
         if self.meeting_until.take_if(|at| *at <= now).is_some() {
             self.end_in_vain(now);
         }
+        self.handle_relay_timeout(packets, now);
     }
 
     /// When to call [`Self::handle_timeout`] and [`Self::poll_transmit`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probes = self.pairs.iter().filter_map(|pair| pair.next);
-        let others = [self.offer.next, self.meeting_until, self.keepalive];
+        let others = [
+            self.offer.next,
+            self.meeting_until,
+            self.keepalive,
+            self.poll_relay(),
+        ];
         probes.chain(others.into_iter().flatten()).min()
     }
 
@@ -347,9 +365,7 @@ impl Agent {
     #[must_use]
     pub fn path_pair(&self) -> Option<&Pair> {
         let path = self.path?;
-        self.pairs
-            .iter()
-            .find(|pair| pair.candidate.address == path)
+        self.pairs.iter().find(|pair| pair.id() == path)
     }
 
     /// All pairs.
@@ -359,10 +375,34 @@ impl Agent {
     }
 
     fn address_of(pair: &Pair) -> Origin {
-        Origin::Direct {
-            remote: pair.candidate.address,
-            local: pair.source,
+        let remote = pair.candidate.address;
+        match pair.is_by_relay() {
+            true => Origin::Relay { remote },
+            false => Origin::Direct {
+                remote,
+                local: pair.source,
+            },
         }
+    }
+
+    /// Answers a probe, and learns from it.
+    fn take_probe(
+        &mut self,
+        id: u64,
+        origin: Origin,
+        may_probe: impl Fn(SocketAddr) -> bool,
+        now: Duration,
+    ) {
+        let Some((from, _)) = path_of(origin) else {
+            return;
+        };
+        // The peer may have forged its source address: replies go nowhere that probes do not.
+        if !may_probe(from.remote) || (from.by_relay && !self.uses_relay()) {
+            return;
+        }
+        let observed = from.remote;
+        self.answer(Message::Reply { id, observed }, origin);
+        self.handle_probe(from, now);
     }
 
     /// Drops the path and makes a pause, as the peer wants none.
@@ -380,6 +420,7 @@ impl Agent {
     fn enter_meeting(&mut self, now: Duration) {
         self.why = WhyNotDirect::Meeting;
         self.meeting_until = Some(now + MEETING_TIME);
+        self.search_begins(now);
     }
 
     /// Ends a meeting without a path; the next one begins after a pause, if there is data then.
@@ -392,6 +433,7 @@ impl Agent {
         self.not_before = now + self.pause;
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         self.has_asked = false;
+        self.search_ends();
         self.offer.stop();
         self.pairs.iter_mut().for_each(Pair::doubt);
         self.event = Some(Event::Hub(self.why));
@@ -412,7 +454,7 @@ impl Agent {
             .list
             .into_iter()
             .filter(|it| may_probe(it.address));
-        self.replace_told(allowed.collect());
+        self.replace_told(&allowed.collect::<Vec<_>>(), now);
         if candidates.is_request {
             self.offer.renew(false, self.seed, now);
         }
@@ -437,161 +479,13 @@ impl Agent {
             self.enter_meeting(now);
         }
     }
+}
 
-    /// Replaces the candidates that the peer has told, but for the one of the path.
-    fn replace_told(&mut self, told: Vec<Candidate>) {
-        let path = self.path;
-        self.pairs.retain(|pair| {
-            let Candidate { kind, address } = pair.candidate;
-            let is_told = told.iter().any(|it| it.address == address);
-            is_told || kind == CandidateKind::Learnt || path == Some(address)
-        });
-        for candidate in told {
-            let mut known = self.pairs.iter_mut().map(|pair| &mut pair.candidate);
-            if let Some(known) = known.find(|it| it.address == candidate.address) {
-                known.kind = known.kind.min(candidate.kind);
-            } else if self.pairs.len() < MAX_PAIRS {
-                self.pairs.push(Pair::new(candidate));
-            }
-        }
-    }
-
-    /// Probes all pairs that may be better than the path, and the path itself.
-    fn begin_rounds(&mut self, now: Duration) {
-        let path = self.path_pair().cloned();
-        for pair in &mut self.pairs {
-            match &path {
-                None => pair.begin(now),
-                Some(path) if path.candidate.address == pair.candidate.address => pair.again(now),
-                Some(path) if may_be_better(pair, path, now) => pair.begin(now),
-                Some(_) => pair.next = None,
-            }
-        }
-    }
-
-    /// Learns from the source of an authentic probe.
-    fn handle_probe(&mut self, remote: SocketAddr, now: Duration) {
-        self.continue_meeting(now);
-        let path = self.path_pair().cloned();
-        let known = self
-            .pairs
-            .iter_mut()
-            .find(|it| it.candidate.address == remote);
-        if let Some(pair) = known {
-            match path {
-                // The peer's NAT has just been opened from inside.
-                None if !pair.has_answered() => match pair.next {
-                    Some(at) => pair.next = Some(at.min(now)),
-                    None => pair.begin(now),
-                },
-                Some(path) if path.candidate.address != remote => {
-                    pair.keep(now);
-                    self.keep_pair(path.candidate.address, now);
-                }
-                _ => {}
-            }
-            return;
-        }
-        let Some(pair) = self.learn(remote) else {
-            return;
-        };
-        if path
-            .as_ref()
-            .is_none_or(|path| may_be_better(pair, path, now))
-        {
-            pair.begin(now);
-        }
-        // Perhaps the peer has moved. Only a silent path gives way to its equal.
-        let path = self.path;
-        let path = self
-            .pairs
-            .iter_mut()
-            .find(|it| path == Some(it.candidate.address));
-        if let Some(path) = path {
-            path.again(now);
-        }
-    }
-
-    /// Adds a learnt candidate, in place of the oldest if there are many.
-    fn learn(&mut self, remote: SocketAddr) -> Option<&mut Pair> {
-        let path = self.path;
-        let is_learnt = |pair: &Pair| pair.candidate.kind == CandidateKind::Learnt;
-        let learnt = self.pairs.iter().filter(|pair| is_learnt(pair)).count();
-        if learnt >= MAX_LEARNT || self.pairs.len() >= MAX_PAIRS {
-            let is_replaceable =
-                |pair: &Pair| is_learnt(pair) && path != Some(pair.candidate.address);
-            let oldest = self.pairs.iter().position(is_replaceable)?;
-            self.pairs.remove(oldest);
-        }
-        self.pairs.push(Pair::new(Candidate {
-            kind: CandidateKind::Learnt,
-            address: remote,
-        }));
-        self.pairs.last_mut()
-    }
-
-    /// Takes the pair that has answered, if it is the first or better than the path.
-    fn handle_reply(&mut self, id: u64, remote: SocketAddr, local: Option<IpAddr>, now: Duration) {
-        let path = self.path_pair().cloned();
-        let pair = self
-            .pairs
-            .iter_mut()
-            .find(|it| it.candidate.address == remote);
-        let Some(pair) = pair else {
-            return;
-        };
-        if !pair.replied(id, local, now) {
-            return;
-        }
-        self.probes_answered += 1;
-        self.budget.give_back();
-        self.initiations.0 = 0;
-        let is_path = self.path == Some(remote);
-        if !is_path && path.as_ref().is_none_or(|path| is_better(pair, path, now)) {
-            let pair = pair.clone();
-            self.take_path(&pair, now);
-        }
-    }
-
-    fn take_path(&mut self, new: &Pair, now: Duration) {
-        if self.path.is_none() {
-            self.last_data = now;
-        }
-        let Candidate { kind, address } = new.candidate;
-        self.path = Some(address);
-        self.meeting_until = None;
-        self.pause = FIRST_PAUSE;
-        self.keepalive = Some(now + KEEPALIVE);
-        for pair in &mut self.pairs {
-            let is_worse = rank(pair) > rank(new);
-            pair.next = pair.next.filter(|_| !is_worse);
-        }
-        self.event = Some(Event::Direct {
-            remote: address,
-            local: new.source,
-            kind,
-        });
-    }
-
-    /// Keeps the path open while there is data, and ends it some minutes after the last.
-    fn keep_path(&mut self, packets: u64, now: Duration) {
-        if packets != self.packets {
-            self.packets = packets;
-            self.last_data = now;
-        }
-        if now.saturating_sub(self.last_data) >= IDLE_TIME {
-            return self.drop_path(WhyNotDirect::Idle, now);
-        }
-        self.keepalive = Some(now + KEEPALIVE);
-        if let Some(path) = self.path {
-            self.keep_pair(path, now);
-        }
-    }
-
-    fn keep_pair(&mut self, address: SocketAddr, now: Duration) {
-        let mut pairs = self.pairs.iter_mut();
-        if let Some(pair) = pairs.find(|it| it.candidate.address == address) {
-            pair.keep(now);
-        }
+/// The path by which a message came, and the local address that it was sent to; `None` if the hub carried it.
+fn path_of(origin: Origin) -> Option<(PathId, Option<IpAddr>)> {
+    match origin {
+        Origin::Hub => None,
+        Origin::Direct { remote, local } => Some((PathId::direct(remote), local)),
+        Origin::Relay { remote } => Some((PathId::by_relay(remote), None)),
     }
 }

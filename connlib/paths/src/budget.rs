@@ -7,6 +7,11 @@ pub const PROBES_PER_SECOND: u32 = 50;
 /// Most probes without a reply that one peer makes this side send at once; later on, one a second.
 pub const MOST_UNANSWERED_PROBES: u32 = 150;
 
+/// Most addresses that one peer makes this side's relay reach at once; later on, one each [`BETWEEN_CHANNELS`].
+pub const CHANNELS_AT_ONCE: u32 = 6;
+/// Time between two new addresses of one peer that this side's relay is to reach.
+pub const BETWEEN_CHANNELS: Duration = Duration::from_secs(5);
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Probes that may be sent to all peers together; initially a second's worth.
@@ -33,6 +38,25 @@ impl PeerBudget {
     /// Gives a probe back, as it was answered: who is asked there is the peer.
     pub(crate) fn give_back(&mut self) {
         self.0.full_at = self.0.full_at.saturating_sub(SECOND);
+    }
+}
+
+/// Addresses that one peer makes this side's relay reach.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChannelBudget(Bucket);
+
+impl ChannelBudget {
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
+        self.0.take(BETWEEN_CHANNELS, CHANNELS_AT_ONCE, now)
+    }
+
+    /// When [`Self::take`] succeeds again.
+    pub(crate) fn next(&self, now: Duration) -> Duration {
+        let has_token = self
+            .0
+            .full_at
+            .saturating_sub(BETWEEN_CHANNELS * (CHANNELS_AT_ONCE - 1));
+        has_token.max(now)
     }
 }
 
@@ -74,5 +98,19 @@ mod tests {
         assert_eq!(later.count(), 60);
         budget.give_back();
         assert!(budget.take(T0 + 60 * SECOND) && !budget.take(T0 + 60 * SECOND));
+    }
+
+    #[test]
+    fn a_peer_gets_six_channels_at_once_and_then_one_each_five_seconds() {
+        let mut budget = ChannelBudget::default();
+        assert_eq!((0..99).filter(|_| budget.take(T0)).count(), 6);
+        let mut now = T0;
+        for _ in 0..10 {
+            let next = budget.next(now);
+            assert_eq!(next, now + BETWEEN_CHANNELS);
+            assert!(!budget.take(next - Duration::from_millis(1)));
+            assert!(budget.take(next));
+            now = next;
+        }
     }
 }

@@ -9,11 +9,14 @@
 //! 5. [`Agent::poll_transmit`] until it is empty: messages to be sealed in the session, and sent by the hub or to a
 //!    candidate.
 //! 6. [`Agent::poll_event`] until it is empty: which path data takes from now on.
+//! 7. With a relay ([`Agent::allow_relay`]): while [`Agent::wants_relay`], ask it for an address and for channels to
+//!    [`Agent::relay_peers`]; tell the agent by [`Agent::set_relay`] and [`Agent::handle_channel`]. Else give it back.
 //!
 //! Each side sends its addresses through the hub, probes the addresses it receives, and moves data to the best one that
 //! answers. [`is_probeable`] rejects addresses that are neither probed nor replied to, whoever names them. A lying peer
 //! makes this side send at most [`MOST_UNANSWERED_PROBES`] probes at once and one per second after that, none longer
-//! than the message that named the address. Each probe gets one reply of its own length.
+//! than the message that named the address. Each probe gets one reply of its own length. Its addresses get
+//! [`MAX_CHANNELS`] channels of the relay, new ones one per [`BETWEEN_CHANNELS`] after [`CHANNELS_AT_ONCE`].
 //!
 //! The state machine of an interface (`convoy-proto`) calls it. It never opens a socket, reads a clock, or decides
 //! which peer may use an address. Deliberately left outside: sessions, routing, sockets, clocks, and the discovery of
@@ -28,8 +31,10 @@ mod pair;
 mod rank;
 
 pub use agent::{Agent, Event, Origin, Transmit};
-pub use budget::{MOST_UNANSWERED_PROBES, PROBES_PER_SECOND, ProbeBudget};
+pub use budget::{
+    BETWEEN_CHANNELS, CHANNELS_AT_ONCE, MOST_UNANSWERED_PROBES, PROBES_PER_SECOND, ProbeBudget,
+};
 pub use candidate::is_probeable;
 pub use convoy_types::WhyNotDirect;
 pub use message::{Candidates, InvalidMessage, MAX_CANDIDATES, MAX_MESSAGE, Message};
-pub use pair::{MAX_LEARNT, MAX_PAIRS, Pair};
+pub use pair::{MAX_CHANNELS, MAX_LEARNT, MAX_PAIRS, Pair};

@@ -27,11 +27,6 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// This side's candidates.
-    pub(crate) fn list(&self) -> &[Candidate] {
-        &self.candidates.list
-    }
-
     /// Replaces the candidates; returns whether they differ. [`Self::renew`] tells the peer.
     pub(crate) fn set(&mut self, list: &[Candidate]) -> bool {
         let list = &list[..list.len().min(MAX_CANDIDATES)];

@@ -1,15 +1,24 @@
-//! One remote candidate, and what probes have told of it.
+//! One remote candidate, the way to it, and what probes have told of it.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
-use convoy_types::Candidate;
+use convoy_types::{Candidate, CandidateKind};
 
 use crate::message::MAX_CANDIDATES;
 
 /// Most candidates that are learnt from the sources of probes.
 pub const MAX_LEARNT: usize = 4;
+/// Most of a peer's addresses that this side's relay reaches at once.
+pub const MAX_CHANNELS: usize = 6;
+/// Most of them that are learnt from the sources of probes.
+pub(crate) const MAX_LEARNT_BY_RELAY: usize = 2;
+/// Most pairs with one peer, without those by this side's relay.
+pub(crate) const DIRECT_PAIRS: usize = MAX_CANDIDATES + MAX_LEARNT;
 /// Most pairs with one peer.
-pub const MAX_PAIRS: usize = MAX_CANDIDATES + MAX_LEARNT;
+pub const MAX_PAIRS: usize = DIRECT_PAIRS + MAX_CHANNELS;
 
 /// Probes of a round: a peer's NAT may open only with its own first probe, so the first ones come fast.
 pub(crate) const MAX_PROBES: usize = 12;
@@ -26,11 +35,46 @@ const INTERVALS: [Duration; 4] = [
 const SILENCE: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// One remote candidate, and what probes have told of it.
+/// Tells the pairs of a peer apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathId {
+    /// The remote address.
+    pub(crate) remote: SocketAddr,
+    /// Whether this side's relay carries what goes there.
+    pub(crate) by_relay: bool,
+}
+
+impl PathId {
+    pub(crate) fn direct(remote: SocketAddr) -> Self {
+        let by_relay = false;
+        Self { remote, by_relay }
+    }
+
+    pub(crate) fn by_relay(remote: SocketAddr) -> Self {
+        let by_relay = true;
+        Self { remote, by_relay }
+    }
+}
+
+/// How far the way to a candidate is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// This side's sockets reach it.
+    Direct,
+    /// This side's relay is to be asked for a channel to it.
+    Wanted,
+    /// It has been asked.
+    Asked,
+    /// It has the channel.
+    Bound,
+}
+
+/// One remote candidate, the way to it, and what probes have told of it.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// The remote candidate.
     pub candidate: Candidate,
+    pub(crate) reach: Reach,
     /// The local address at which its last reply arrived.
     pub source: Option<IpAddr>,
     /// The shortest round trip of the present round, or the last one of the path.
@@ -48,9 +92,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// A pair with a candidate that this side's sockets reach.
     pub(crate) fn new(candidate: Candidate) -> Self {
         Self {
             candidate,
+            reach: Reach::Direct,
             source: None,
             round_trip: None,
             sent: Vec::new(),
@@ -59,6 +105,36 @@ impl Pair {
             unanswered_since: Duration::ZERO,
             is_kept: false,
             next: None,
+        }
+    }
+
+    /// A pair with a candidate that this side's relay is to reach.
+    pub(crate) fn by_relay(candidate: Candidate) -> Self {
+        Self {
+            reach: Reach::Wanted,
+            ..Self::new(candidate)
+        }
+    }
+
+    /// Whether this side's relay carries what goes to the candidate.
+    #[must_use]
+    pub fn is_by_relay(&self) -> bool {
+        self.reach != Reach::Direct
+    }
+
+    /// How the candidate came to be known; [`CandidateKind::Relayed`] if a relay is on the way.
+    #[must_use]
+    pub fn kind(&self) -> CandidateKind {
+        match self.is_by_relay() {
+            true => CandidateKind::Relayed,
+            false => self.candidate.kind,
+        }
+    }
+
+    pub(crate) fn id(&self) -> PathId {
+        PathId {
+            remote: self.candidate.address,
+            by_relay: self.is_by_relay(),
         }
     }
 
@@ -85,12 +161,12 @@ impl Pair {
     pub(crate) fn again(&mut self, now: Duration) {
         self.sent.clear();
         self.replies = 0;
-        self.next = Some(now);
+        self.next = self.is_ready().then_some(now);
     }
 
     /// Sends one probe now, beside those of the round.
     pub(crate) fn keep(&mut self, now: Duration) {
-        if self.next.is_none() {
+        if self.next.is_none() && self.is_ready() {
             self.is_kept = true;
             self.next = Some(now);
         }
@@ -102,6 +178,21 @@ impl Pair {
         self.sent.clear();
         self.replies = 0;
         self.next = None;
+    }
+
+    /// Forgets the channel of this side's relay.
+    pub(crate) fn unbind(&mut self) {
+        if self.is_by_relay() {
+            self.doubt();
+        }
+        if self.reach == Reach::Bound {
+            self.reach = Reach::Asked;
+        }
+    }
+
+    /// Whether probes can be sent.
+    fn is_ready(&self) -> bool {
+        matches!(self.reach, Reach::Direct | Reach::Bound)
     }
 
     /// Records a probe sent now.

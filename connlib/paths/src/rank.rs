@@ -8,15 +8,31 @@ use crate::pair::Pair;
 
 /// A path of the same rank replaces another if its round trip is shorter by a fifth and by this much.
 const HYSTERESIS: Duration = Duration::from_millis(10);
+/// The class of pairs with a relay on the way.
+const RELAYED: u8 = 2;
 
-/// The rank of a pair: the smaller, the better. Relays come last, and IPv6 before IPv4, as it has no NAT.
+/// The rank of a pair: the smaller, the better. Relays come last, two after one, and IPv6 before IPv4, as it has no NAT.
 pub(crate) fn rank(pair: &Pair) -> (u8, bool) {
     let class = match pair.candidate.kind {
+        CandidateKind::Relayed => RELAYED + u8::from(pair.is_by_relay()),
+        _ if pair.is_by_relay() => RELAYED,
         CandidateKind::Host => 0,
         CandidateKind::Mapped | CandidateKind::Reflexive | CandidateKind::Learnt => 1,
-        CandidateKind::Relayed => 2,
     };
     (class, pair.candidate.address.is_ipv4())
+}
+
+/// Whether a relay is on the way.
+pub(crate) fn is_relayed(pair: &Pair) -> bool {
+    rank(pair).0 >= RELAYED
+}
+
+/// Whether `pair`, which has just answered, is to replace the hub. A relayed path that is slower is of no use.
+pub(crate) fn beats_hub(pair: &Pair, hub: Option<Duration>) -> bool {
+    match (pair.round_trip, hub) {
+        (Some(new), Some(hub)) if is_relayed(pair) => new < hub + HYSTERESIS.max(hub / 5),
+        _ => true,
+    }
 }
 
 /// Whether `pair`, which has just answered, is to replace the path.
@@ -89,6 +105,33 @@ mod tests {
                 expected,
                 "{new} {old}"
             );
+        }
+    }
+
+    #[test]
+    fn this_sides_relay_ranks_as_the_peers_and_both_come_last() {
+        use CandidateKind::{Host, Reflexive, Relayed};
+        let own = |kind| Pair::by_relay(pair(kind, "192.0.2.1:1", None).candidate);
+        let theirs = rank(&pair(Relayed, "192.0.2.1:1", None));
+        assert_eq!([Host, Reflexive].map(|kind| rank(&own(kind))), [theirs; 2]);
+        assert!(rank(&own(Relayed)) > theirs);
+    }
+
+    #[test]
+    fn a_relayed_path_replaces_the_hub_unless_it_is_slower_by_a_fifth_and_ten_milliseconds() {
+        let ms = Duration::from_millis;
+        for (new, hub, expected) in [
+            (100, 100, true),
+            (119, 100, true),
+            (120, 100, false),
+            (19, 10, true),
+            (20, 10, false),
+        ] {
+            let relayed = pair(CandidateKind::Relayed, "192.0.2.1:1", Some(new));
+            assert_eq!(beats_hub(&relayed, Some(ms(hub))), expected, "{new} {hub}");
+            assert!(beats_hub(&relayed, None));
+            let direct = pair(CandidateKind::Host, "192.0.2.1:1", Some(new));
+            assert!(beats_hub(&direct, Some(ms(hub))));
         }
     }
 }

@@ -212,7 +212,7 @@ impl Peer {
         let agent = &direct.agent;
         let path = agent.path_pair().map(|pair| DirectPath {
             remote: pair.candidate.address,
-            kind: pair.candidate.kind,
+            kind: pair.kind(),
             round_trip: pair.round_trip,
         });
         Some(DirectStatus {

@@ -95,6 +95,8 @@ pub enum WhyNotDirect {
     OneWay,
     /// The local address of the path has gone.
     AddressVanished,
+    /// This side's relay has ended the path.
+    RelayLost,
 }
 
 impl WhyNotDirect {
@@ -110,6 +112,7 @@ impl WhyNotDirect {
             Self::Unanswered => "unanswered",
             Self::OneWay => "one_way",
             Self::AddressVanished => "address_vanished",
+            Self::RelayLost => "relay_lost",
         }
     }
 }

@@ -79,6 +79,7 @@ pub fn reason(why: Option<&str>) -> &'static str {
         Some("unreachable") => "none of its addresses answers",
         Some("unanswered") => "the direct path has gone silent",
         Some("one_way") => "it does not hear this side on the direct path",
+        Some("relay_lost") => "the relay has ended the path",
         Some("address_vanished") => "this machine has lost the address of the direct path",
         _ => "no direct path is known",
     }
@@ -113,7 +114,8 @@ mod tests {
     #[test]
     fn every_reason_for_none_is_told_in_words() {
         use WhyNotDirect::{
-            AddressVanished, Idle, Meeting, NoAnswer, NoCandidates, OneWay, Unanswered, Unreachable,
+            AddressVanished, Idle, Meeting, NoAnswer, NoCandidates, OneWay, RelayLost, Unanswered,
+            Unreachable,
         };
         let all = [
             Idle,
@@ -124,6 +126,7 @@ mod tests {
             Unanswered,
             OneWay,
             AddressVanished,
+            RelayLost,
         ];
         let lines = all.map(|why| line(&peer(&status(Err(why)))));
         for (why, line) in all.iter().zip(&lines) {

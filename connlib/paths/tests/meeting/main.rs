@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "each file of the test uses the others")]
 
 mod net;
+mod relay;
+mod relayed;
 mod world;
 
 use std::{net::SocketAddr, time::Duration};

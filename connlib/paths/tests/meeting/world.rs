@@ -5,7 +5,10 @@ use std::{cmp::Reverse, collections::BinaryHeap, net::SocketAddr, time::Duration
 use convoy_paths::{Agent, Event, Message, Origin, ProbeBudget, Transmit};
 use convoy_types::{Candidate, CandidateKind};
 
-use crate::net::{Arrived, Net};
+use crate::{
+    net::{Arrived, Net},
+    relay::Relay,
+};
 
 pub const STUN: ([u8; 4], u16) = ([198, 51, 100, 1], 3478);
 
@@ -38,6 +41,10 @@ pub struct End {
     pub packets: u64,
     /// Datagrams sent to addresses, by time.
     pub sent: Vec<(Duration, SocketAddr)>,
+    /// Its relay, if it has one.
+    pub relay: Option<Relay>,
+    /// The path that data takes, if this end's relay carries it.
+    pub is_by_relay: bool,
     has_session: bool,
 }
 
@@ -54,6 +61,8 @@ pub struct World {
     pub ends: [End; 2],
     pub now: Duration,
     pub weather: Weather,
+    /// Whether the two ends cannot reach each other.
+    pub is_cut: bool,
     /// Whether the second end takes part.
     pub is_stock: bool,
     pub dice: u64,
@@ -72,6 +81,8 @@ impl World {
             switches: 0,
             packets: 0,
             sent: Vec::new(),
+            relay: None,
+            is_by_relay: false,
             has_session: false,
         };
         Self {
@@ -79,6 +90,7 @@ impl World {
             ends: [end(3), end(5)],
             now: Duration::from_secs(10_000),
             weather,
+            is_cut: false,
             is_stock: false,
             dice: seed | 1,
             flying: BinaryHeap::new(),
@@ -117,8 +129,9 @@ impl World {
             return true;
         }
         if let Some(path) = self.ends[end].path {
-            let arrived = self.net.carry(end, path);
-            let is_there = arrived.is_some_and(|it| it.machine == 1 - end);
+            let by_relay = self.ends[end].is_by_relay;
+            let arrived = self.carry(end, path, by_relay);
+            let is_there = arrived.is_some_and(|(machine, _)| machine == 1 - end);
             self.ends[end].packets += 1;
             self.ends[1 - end].packets += u64::from(is_there);
             return is_there;
@@ -147,13 +160,17 @@ impl World {
             self.drain();
             let timers = self.ends.iter().filter_map(|it| it.agent.poll_timeout());
             let flying = self.flying.peek().map(|it| it.0.at);
-            let next = timers.chain(flying).min();
+            let relays = self.ends.iter().filter_map(|it| it.relay.as_ref()?.next());
+            let next = timers.chain(flying).chain(relays).min();
             let Some(next) = next.filter(|at| *at <= until) else {
                 break;
             };
             self.now = self.now.max(next);
             for end in &mut self.ends {
                 end.agent.handle_timeout(end.packets, self.now);
+                if let Some(relay) = &mut end.relay {
+                    relay.answer(&mut end.agent, self.now);
+                }
             }
             self.arrive();
         }
@@ -183,11 +200,18 @@ impl World {
                 self.send(end, transmit);
             }
             while let Some(event) = self.ends[end].agent.poll_event() {
-                self.ends[end].path = match event {
-                    Event::Direct { remote, .. } => Some(remote),
-                    Event::Hub(_) => None,
+                let end = &mut self.ends[end];
+                (end.path, end.is_by_relay) = match event {
+                    Event::Direct {
+                        remote, by_relay, ..
+                    } => (Some(remote), by_relay),
+                    Event::Hub(_) => (None, false),
                 };
-                self.ends[end].switches += 1;
+                end.switches += 1;
+            }
+            let End { agent, relay, .. } = &mut self.ends[end];
+            if let Some(relay) = relay {
+                relay.ask(agent, self.now);
             }
         }
     }
@@ -195,19 +219,13 @@ impl World {
     fn send(&mut self, end: usize, Transmit { message, to }: Transmit) {
         let (to, origin) = match to {
             Origin::Hub => (1 - end, Origin::Hub),
-            Origin::Direct { remote, .. } => {
+            Origin::Direct { remote, .. } | Origin::Relay { remote } => {
                 self.ends[end].sent.push((self.now, remote));
-                let Some(Arrived { machine, from }) = self.net.carry(end, remote) else {
+                let by_relay = matches!(to, Origin::Relay { .. });
+                let Some(arrived) = self.carry(end, remote, by_relay) else {
                     return;
                 };
-                let local = Some(self.net.machines[machine].1.ip());
-                (
-                    machine,
-                    Origin::Direct {
-                        remote: from,
-                        local,
-                    },
-                )
+                arrived
             }
         };
         // Whoever else is there cannot read it.
@@ -231,6 +249,47 @@ impl World {
         }
     }
 
+    /// Carries a datagram of an end; returns which end it arrives at, and how. Relays are the machines 2 and 3.
+    fn carry(&mut self, end: usize, remote: SocketAddr, by_relay: bool) -> Option<(usize, Origin)> {
+        let machine = match by_relay {
+            true => {
+                let relay = self.ends[end].relay.as_mut().expect("a relay");
+                relay.sends_to(remote).then_some(2 + end)?
+            }
+            false => end,
+        };
+        let Arrived { machine, from } = self.net.carry(machine, remote)?;
+        if let Some(end) = machine.checked_sub(2) {
+            let relay = self.ends[end].relay.as_mut()?;
+            let remote = from;
+            return relay
+                .admits(remote)
+                .then_some((end, Origin::Relay { remote }));
+        }
+        if self.is_cut && !by_relay && !self.is_of_a_relay(from) {
+            return None;
+        }
+        let local = Some(self.net.machines[machine].1.ip());
+        let remote = from;
+        Some((machine, Origin::Direct { remote, local }))
+    }
+
+    fn is_of_a_relay(&self, address: SocketAddr) -> bool {
+        let mut relays = self.net.machines.iter().skip(2);
+        relays.any(|(_, it)| *it == address)
+    }
+
+    /// Gives an end a relay. Both machines are added, so that the numbers are the same.
+    pub fn add_relay(&mut self, end: usize) {
+        while self.net.machines.len() < 4 {
+            let n = self.net.machines.len() as u8;
+            let address = ([198, 51, 100, 10 + n], 50_000).into();
+            self.net.machines.push((crate::net::INTERNET, address));
+        }
+        self.ends[end].agent.allow_relay(true, self.now);
+        self.ends[end].relay = Some(Relay::new(self.net.machines[2 + end].1));
+    }
+
     pub fn roll(&mut self) -> u64 {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;
@@ -243,18 +302,15 @@ impl World {
         for end in 0..2 {
             let agent = &self.ends[end].agent;
             assert!(self.ends[end].path.is_some(), "{what}: {end}: {agent:#?}");
-            assert!(self.data(end), "{what}: {end}: {:#?}", self.ends[end].path);
+            let arrives = self.data(end);
+            let agents = self.ends.each_ref().map(|end| &end.agent);
+            assert!(arrives, "{what}: {end}: {agents:#?}");
         }
     }
 
     /// The kind of the path of an end.
     pub fn kind(&self, end: usize) -> CandidateKind {
-        self.ends[end]
-            .agent
-            .path_pair()
-            .expect("a path")
-            .candidate
-            .kind
+        self.ends[end].agent.path_pair().expect("a path").kind()
     }
 }
 

@@ -256,6 +256,9 @@ impl Node {
                 };
                 self.push_control(endpoint, datagram);
             }
+            Origin::Relay { .. } => {
+                self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
+            }
         }
         if is_old {
             self.initiate(id, now, false);
@@ -270,6 +273,7 @@ impl Node {
                 remote,
                 local,
                 kind,
+                ..
             } => {
                 tracing::debug!(%remote, kind = kind.name(), "Data takes a direct path");
                 let endpoint = Endpoint {

@@ -1,0 +1,266 @@
+//! This side's relay, the last way to a peer: when it is needed, and which addresses it is to reach.
+//!
+//! It is asked for when nothing else has answered for a while, over IPv4 only, and given back soon after its last need.
+//! Each address of the peer then gets one further pair, by the relay. Such a pair is probed once the relay has a channel
+//! to the address. A peer that names many addresses gets channels to a few, and to new ones slowly.
+
+use std::{net::SocketAddr, time::Duration};
+
+use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
+
+use super::{Agent, LONGEST_PAUSE};
+use crate::{
+    budget::ChannelBudget,
+    message::MAX_CANDIDATES,
+    pair::{MAX_CHANNELS, MAX_LEARNT_BY_RELAY, Pair, PathId, Reach},
+    rank::{is_relayed, may_be_better},
+};
+
+/// Time of looking in vain after which the relay is asked for.
+const IN_VAIN: Duration = Duration::from_secs(2);
+/// Time after its last need for which the relay is kept.
+const KEPT: Duration = Duration::from_secs(30);
+/// Most addresses told by the peer that the relay reaches; the others are learnt.
+const MAX_TOLD: usize = MAX_CHANNELS - MAX_LEARNT_BY_RELAY;
+
+/// This side's relay, as far as one peer needs it.
+#[derive(Debug, Default)]
+pub(super) struct Relay {
+    /// Whether there is one to ask for.
+    is_there: bool,
+    /// Its address for this side, while it has given one.
+    address: Option<SocketAddr>,
+    /// When to ask for it; `None` if nothing is looked for, or it has been asked for.
+    ask_at: Option<Duration>,
+    /// Whether the peer has been looked for in vain.
+    is_last_hope: bool,
+    /// When it is no longer needed; `None` if it is not.
+    needed_until: Option<Duration>,
+    /// The number of packets on the path when last looked at.
+    packets: u64,
+    budget: ChannelBudget,
+    /// When to ask for the next channel.
+    next_channel: Option<Duration>,
+    /// When to look again for a path without a relay.
+    look_again: Option<Duration>,
+}
+
+impl Agent {
+    /// Says whether there is a relay that may be asked for; at first there is none.
+    pub fn allow_relay(&mut self, is_there: bool, now: Duration) {
+        self.relay.is_there = is_there;
+        if !is_there {
+            self.relay.needed_until = None;
+            self.set_relay(None, now);
+        }
+    }
+
+    /// Whether the relay is to be asked for an address, and kept.
+    #[must_use]
+    pub fn wants_relay(&self) -> bool {
+        self.relay.needed_until.is_some()
+    }
+
+    /// The addresses of the peer that the relay is to have channels to, [`MAX_CHANNELS`] at most.
+    pub fn relay_peers(&self) -> impl Iterator<Item = SocketAddr> {
+        let wanted = |pair: &&Pair| matches!(pair.reach, Reach::Asked | Reach::Bound);
+        let wanted = self.pairs.iter().filter(wanted);
+        wanted.map(|pair| pair.candidate.address)
+    }
+
+    /// Sets the address that the relay has given to this side, or that it gives none any longer.
+    pub fn set_relay(&mut self, address: Option<SocketAddr>, now: Duration) {
+        let address = address.filter(SocketAddr::is_ipv4);
+        if self.relay.address == address {
+            return;
+        }
+        let former = std::mem::replace(&mut self.relay.address, address);
+        self.pairs.iter_mut().for_each(Pair::unbind);
+        if self.path.is_some_and(|path| path.by_relay) {
+            self.drop_path(WhyNotDirect::RelayLost, now);
+        }
+        self.update_relay(now);
+        // A peer that sends to the former address is to know, unless both have long been idle.
+        let is_lost = former.is_some() && self.why != WhyNotDirect::Idle;
+        self.tell_local(is_lost, now);
+    }
+
+    /// Call when the relay has a channel to an address of the peer.
+    pub fn handle_channel(&mut self, remote: SocketAddr, now: Duration) {
+        let path = self.path_pair().cloned();
+        let is_met = self.meeting_until.is_some() || path.is_some();
+        let Some(pair) = self.find(PathId::by_relay(remote)) else {
+            return;
+        };
+        if pair.reach != Reach::Asked {
+            return;
+        }
+        pair.reach = Reach::Bound;
+        let may_win = path.is_none_or(|path| may_be_better(pair, &path, now));
+        if is_met && may_win {
+            pair.begin(now);
+        }
+    }
+
+    /// Returns whether this side may answer what comes by the relay: the peer is reached by it.
+    pub(super) fn uses_relay(&self) -> bool {
+        self.wants_relay() && self.relay.address.is_some()
+    }
+
+    /// The candidates that the peer is told: the relay's address is the last.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let mut all = self.local.clone();
+        if let Some(address) = self.relay.address {
+            let kind = CandidateKind::Relayed;
+            all.truncate(MAX_CANDIDATES - 1);
+            all.push(Candidate { kind, address });
+        }
+        all
+    }
+
+    /// Call when a meeting begins.
+    pub(super) fn search_begins(&mut self, now: Duration) {
+        let relay = &mut self.relay;
+        if relay.is_there && relay.ask_at.is_none() && !relay.is_last_hope {
+            relay.ask_at = Some(now + IN_VAIN);
+        }
+    }
+
+    /// Call when a meeting has ended, or a path.
+    pub(super) fn search_ends(&mut self) {
+        self.relay.ask_at = None;
+        self.relay.is_last_hope = false;
+    }
+
+    /// Call when an authentic message of the peer has come by the relay.
+    pub(super) fn relay_was_used(&mut self, now: Duration) {
+        let has_better = self.path_pair().is_some_and(|path| !is_relayed(path));
+        if self.wants_relay() && !has_better {
+            self.relay.needed_until = Some(now + KEPT);
+        }
+    }
+
+    /// When to call [`Agent::handle_timeout`] for the relay.
+    pub(super) fn poll_relay(&self) -> Option<Duration> {
+        let relay = &self.relay;
+        let times = [
+            relay.ask_at,
+            relay.needed_until,
+            relay.next_channel,
+            relay.look_again,
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// Does what is due. `packets`: the number of packets on the path so far, both ways.
+    pub(super) fn handle_relay_timeout(&mut self, packets: u64, now: Duration) {
+        if self.relay.needed_until.is_some_and(|at| at <= now) && packets != self.relay.packets {
+            // The peer's path may have the relay where this side's has not.
+            self.relay.packets = packets;
+            self.relay_was_used(now);
+        }
+        if self.relay.ask_at.take_if(|at| *at <= now).is_some() {
+            self.relay.is_last_hope = true;
+        }
+        if self.relay.look_again.take_if(|at| *at <= now).is_some() {
+            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+            self.offer.renew(false, self.seed, now);
+            self.begin_rounds(now);
+        }
+        self.update_relay(now);
+    }
+
+    /// Looks again for a path without a relay, if the present one has one.
+    pub(super) fn look_again(&mut self, now: Duration) {
+        if let Some(at) = &mut self.relay.look_again {
+            *at = now;
+        }
+    }
+
+    /// Decides whether the relay is needed, and by which pairs.
+    pub(super) fn update_relay(&mut self, now: Duration) {
+        let is_relayed = self.path_pair().is_some_and(is_relayed);
+        let again = now + self.pause;
+        let look_again = &mut self.relay.look_again;
+        *look_again = is_relayed.then(|| look_again.unwrap_or(again));
+        let has_told = self.pairs.iter().any(is_for_relay);
+        let is_met = self.meeting_until.is_some() && self.has_session;
+        let relay = &mut self.relay;
+        let is_needed = match self.path {
+            Some(path) => path.by_relay,
+            None => relay.is_last_hope && is_met && has_told,
+        };
+        relay.needed_until = match is_needed && relay.is_there {
+            true => Some(now + KEPT),
+            false => relay.needed_until.filter(|at| *at > now),
+        };
+        self.choose_channels(now);
+    }
+
+    /// Makes the pairs by the relay, and asks for their channels.
+    fn choose_channels(&mut self, now: Duration) {
+        self.relay.next_channel = None;
+        if !self.wants_relay() {
+            return self.pairs.retain(|pair| !pair.is_by_relay());
+        }
+        let told = self.told_for_relay();
+        let path = self.path;
+        self.pairs.retain(|pair| {
+            let is_learnt = pair.candidate.kind == CandidateKind::Learnt;
+            let is_told = told.iter().any(|it| it.address == pair.candidate.address);
+            !pair.is_by_relay() || is_learnt || is_told || path == Some(pair.id())
+        });
+        for candidate in told {
+            let by_relay = self.pairs.iter().filter(|pair| pair.is_by_relay()).count();
+            let is_known = self.find(PathId::by_relay(candidate.address)).is_some();
+            if !is_known && by_relay < MAX_CHANNELS {
+                self.pairs.push(Pair::by_relay(candidate));
+            }
+        }
+        let waiting = self
+            .pairs
+            .iter_mut()
+            .filter(|pair| pair.reach == Reach::Wanted);
+        for pair in waiting {
+            match self.relay.budget.take(now) {
+                true => pair.reach = Reach::Asked,
+                false => self.relay.next_channel = Some(self.relay.budget.next(now)),
+            }
+        }
+    }
+
+    /// The addresses told by the peer that the relay is to reach, first those that tell most about its network.
+    fn told_for_relay(&self) -> Vec<Candidate> {
+        let told = self.pairs.iter().filter(|pair| is_for_relay(pair));
+        let mut told: Vec<_> = told.map(|pair| pair.candidate).collect();
+        told.sort_by_key(|it| order(it.kind));
+        // A server's permission is for all ports of an address.
+        let nth_of_its_address = |n: usize| {
+            let earlier = told[..n].iter();
+            earlier
+                .filter(|it| it.address.ip() == told[n].address.ip())
+                .count()
+        };
+        let nth: Vec<_> = (0..told.len()).map(nth_of_its_address).collect();
+        let mut order: Vec<_> = (0..told.len()).collect();
+        order.sort_by_key(|n| nth[*n]);
+        let first = order.into_iter().take(MAX_TOLD);
+        first.map(|n| told[n]).collect()
+    }
+}
+
+/// Whether the peer has told the pair's address, and the relay can reach it.
+fn is_for_relay(pair: &Pair) -> bool {
+    let Candidate { kind, address } = pair.candidate;
+    !pair.is_by_relay() && kind != CandidateKind::Learnt && address.is_ipv4()
+}
+
+/// The order in which addresses of a peer are tried from the internet, where the relay is.
+fn order(kind: CandidateKind) -> u8 {
+    match kind {
+        CandidateKind::Reflexive => 0,
+        CandidateKind::Mapped => 1,
+        CandidateKind::Relayed => 2,
+        CandidateKind::Host | CandidateKind::Learnt => 3,
+    }
+}
