@@ -126,7 +126,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 27] = [
+    const FLOORS: [(&str, &[&str]); 30] = [
         ("convoy-types", &[]),
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
@@ -245,6 +245,32 @@ mod tests {
                 "convoy-report",
                 "convoy-stats",
                 "convoy-tunnel",
+                "convoy-uapi",
+            ],
+        ),
+        (
+            "convoy-endpoints",
+            &["convoy-config", "convoy-names", "convoy-proto"],
+        ),
+        (
+            "convoy-path-mtu",
+            &[
+                "convoy-config",
+                "convoy-daemon",
+                "convoy-gso",
+                "convoy-host",
+                "convoy-proto",
+            ],
+        ),
+        (
+            "convoy-desired",
+            &[
+                "convoy-config",
+                "convoy-daemon",
+                "convoy-endpoints",
+                "convoy-host",
+                "convoy-process",
+                "convoy-proto",
                 "convoy-uapi",
             ],
         ),

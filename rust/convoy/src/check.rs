@@ -1,13 +1,13 @@
 //! `convoy check`: shows the errors and warnings of a configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anstream::{AutoStream, ColorChoice};
 use anyhow::bail;
 use clap::Args;
-use convoy_config::{Config, Report};
+use convoy_config::Config;
+use convoy_desired::{foresight, reading::show};
 
-use crate::{client::foresight, logging::say};
+use crate::logging::say;
 
 const AFTER_HELP: &str = "\
 Exit status:
@@ -61,26 +61,4 @@ fn foresee(config: &Config) -> Vec<String> {
         tracing::debug!("cannot look at this host: {error:#}");
         Vec::new()
     })
-}
-
-/// Reads a configuration and shows what is wrong with it; fails if it is not valid.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Config> {
-    match convoy_config::read(path) {
-        Ok(loaded) => {
-            show(&loaded.warnings);
-            Ok(loaded.config)
-        }
-        Err(report) => {
-            show(&report);
-            bail!("{} is not valid", path.display());
-        }
-    }
-}
-
-/// Shows a report on standard error, unless it is empty.
-pub(crate) fn show(report: &Report) {
-    if !report.is_empty() {
-        let colour = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
-        say(&format!("{}\n", report.render(colour)));
-    }
 }

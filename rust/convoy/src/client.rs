@@ -12,23 +12,17 @@
 //! Either process can be killed: a new supervisor takes the tunnel over, a new tunnel gets the interface that the
 //! supervisor has kept. What both leave, `convoy down` or the next `convoy up` undoes.
 
-pub(crate) mod addresses;
 pub(crate) mod args;
 pub(crate) mod changed;
 pub(crate) mod control;
-pub(crate) mod desired;
-pub(crate) mod directs;
 pub(crate) mod down;
-mod endpoints;
 pub(crate) mod events;
-pub(crate) mod foresight;
 mod hooks;
 pub(crate) mod kept;
 mod lock;
 pub(crate) mod log;
 mod metrics;
 pub(crate) mod notify;
-mod path_mtu;
 mod port_map;
 pub(crate) mod privileges;
 pub(crate) mod requests;

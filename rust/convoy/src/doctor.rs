@@ -9,13 +9,16 @@ use std::{
 };
 
 use convoy_config::{Config, InterfaceName, KillSwitch};
+use convoy_desired::{
+    FIRST_MARK, configured_mark, desired,
+    foresight::{foresee, held_servers},
+};
 use convoy_doctor::{Diagnosis, Planned, Program, Standing, Subject, examine, examine_nat};
+use convoy_endpoints::Outside;
 use tokio::runtime::Runtime;
 
 use crate::{
     client::{
-        desired::{FIRST_MARK, Outside, configured_mark, desired},
-        foresight::{foresee, held_servers},
         owner, places,
         status::{self, Condition},
     },

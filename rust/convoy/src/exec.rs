@@ -33,10 +33,10 @@ use std::{
 };
 
 use anyhow::Context;
+use convoy_desired::reading;
 use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
-    check,
     client::{terminal::Terminal, tunnel::arguments},
     logging,
     own_files::OwnFiles,
@@ -147,7 +147,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
     if logging::is_requested() {
         logging::init(args.daemon.log_format, None)?;
     }
-    let config = check::read(&args.file)?;
+    let config = reading::read(&args.file)?;
     userspace::warn(&config, Purpose::Command);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -8,6 +8,7 @@ use std::{convert::Infallible, io::Write as _, sync::Arc};
 
 use anyhow::{Context, bail};
 use convoy_config::{Forwarding, Listener, import_rinetd, read_forwarding};
+use convoy_desired::reading::show;
 use convoy_network::{
     Guarded, Host, Kernel, Network,
     access::Access,
@@ -20,7 +21,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use crate::{check::show, logging, own_files::OwnFiles, panics, process};
+use crate::{logging, own_files::OwnFiles, panics, process};
 pub(crate) use args::{ForwardArgs, ImportArgs};
 
 /// Names that are looked up at the same time; each needs a thread.

@@ -3,9 +3,10 @@
 use std::fs;
 
 use convoy_config::{Config, Given};
+use convoy_desired::configuration_of;
 use tracing::warn;
 
-use super::{desired::configuration_of, places, state, tunnel::RunningDevice};
+use super::{places, state, tunnel::RunningDevice};
 
 /// A tunnel at one moment, and what its file had given it.
 #[derive(Debug)]

@@ -3,10 +3,11 @@
 use std::{future::pending, net::SocketAddr};
 
 use convoy_config::Config;
+use convoy_endpoints::has_directs;
 use convoy_portmap::{Mapping, PortMapping, State, Target, withdraw};
 use tracing::{info, warn};
 
-use super::{directs::has_directs, status::PortMappingStatus};
+use super::status::PortMappingStatus;
 
 /// The port, and its mapping if one is wanted.
 #[derive(Debug, Default)]

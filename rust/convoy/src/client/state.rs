@@ -9,11 +9,12 @@ use std::{
 
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
+use convoy_path_mtu::NotedPath;
 use convoy_portmap::Mapping;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::{path_mtu::NotedPath, places};
+use super::places;
 
 /// Version of the format.
 const VERSION: u32 = 1;

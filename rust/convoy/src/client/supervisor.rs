@@ -27,23 +27,22 @@ use std::{future::pending, net::IpAddr, path::PathBuf};
 
 use anyhow::anyhow;
 use convoy_config::{Config, InterfaceName};
+use convoy_desired::directs::Directs;
+use convoy_endpoints::Addresses;
 use convoy_host::{Applied, Host};
 use convoy_lifecycle::{self as lifecycle, Ending};
 use convoy_metrics::DaemonArgs;
+use convoy_path_mtu::PathMtu;
 use convoy_proto::config::PublicKey;
 use tracing::{info, warn};
 
 use super::{
-    addresses::Addresses,
     changed::Changed,
     control::{Control, Reply},
-    directs::Directs,
     events::{Events, What},
     kept::KeptTunnel,
     metrics::Metrics,
-    notify,
-    path_mtu::PathMtu,
-    places,
+    notify, places,
     port_map::PortMap,
     signals::Signals,
     state::State,

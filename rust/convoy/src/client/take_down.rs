@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
+use convoy_desired::kill_switch;
 use convoy_host::{Host, open_kill_switch};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use convoy_portmap::{Mapping, withdraw};
@@ -11,7 +12,6 @@ use tracing::{error, warn};
 
 use super::{
     control::Asked,
-    desired::kill_switch,
     hooks::Hooks,
     kept::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets},
     save,

@@ -7,15 +7,16 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use convoy_config::Config;
+use convoy_desired::{FIRST_MARK, reading};
 use convoy_host::{HostError, KillSwitch};
 use convoy_metrics::DaemonArgs;
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
-use super::{args::UpArgs, desired::FIRST_MARK, notify, supervisor, terminal::Terminal};
+use super::{args::UpArgs, notify, supervisor, terminal::Terminal};
 use crate::{
     background::{self, Output, Parent},
-    check, logging,
+    logging,
     own_files::OwnFiles,
     panics, process, userspace,
 };
@@ -122,7 +123,7 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
 
 /// Reads a configuration whose hooks may run.
 fn read(path: &Path) -> anyhow::Result<Config> {
-    let config = check::read(path)?;
+    let config = reading::read(path)?;
     ensure_hooks_may_run(path, &config)?;
     Ok(config)
 }

@@ -5,12 +5,13 @@ mod hidden;
 use std::path::Path;
 
 use convoy_config::{Config, Table};
+use convoy_desired::configured_mark;
+use convoy_endpoints::has_directs;
 use convoy_metrics::DaemonArgs;
 use convoy_namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
 use super::Purpose;
-use crate::client::{desired::configured_mark, directs::has_directs};
 
 /// Fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;

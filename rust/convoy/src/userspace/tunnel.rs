@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use convoy_config::Config;
+use convoy_desired::{configured_mark, whole};
+use convoy_endpoints::Addresses;
 use convoy_lifecycle::Effect;
 use convoy_metrics::DaemonArgs;
 use convoy_proto::{Outcome, config::DeviceUpdate};
@@ -12,8 +14,6 @@ use tracing::{error, warn};
 
 use super::engine::Engine;
 use crate::client::{
-    addresses::Addresses,
-    desired::{configured_mark, whole},
     kept::{KeptEvent, KeptTunnel},
     places::Sockets,
     status::Known,

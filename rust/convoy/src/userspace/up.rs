@@ -3,12 +3,12 @@
 use std::{path::PathBuf, thread::available_parallelism};
 
 use anyhow::{Context, anyhow};
+use convoy_desired::reading;
 use tokio::runtime::Builder;
 
 use super::{Caller, Purpose, Wanted, gateway, run, warn};
 use crate::{
     background::Parent,
-    check,
     client::{args::UpArgs, terminal::Terminal},
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
         .userspace
         .forwarding()
         .map_err(|error| anyhow!(error))?;
-    let config = check::read(&path)?;
+    let config = reading::read(&path)?;
     let of_file = config.interface.forwarding.clone();
     let gateway = gateway::Wanted::of(&args.userspace, &config);
     let has_ports = [&of_file, &of_line].map(|it| !it.listeners.is_empty());

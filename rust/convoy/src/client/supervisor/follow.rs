@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
+use convoy_desired::desired;
+use convoy_endpoints::Changes;
 use convoy_host::Desired;
+use convoy_path_mtu::Narrow;
 use convoy_proto::config::{DeviceUpdate, PublicKey};
 use tracing::{debug, error, warn};
 
 use super::Supervisor;
-use crate::client::{
-    addresses::Changes, changed::Changed, desired::desired, events::What, kept::KeptTunnel,
-    path_mtu::Narrow,
-};
+use crate::client::{changed::Changed, events::What, kept::KeptTunnel};
 
 impl Supervisor {
     /// Starts due look-ups, and tells the tunnel and the host which addresses have changed.

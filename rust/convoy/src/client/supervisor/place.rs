@@ -4,6 +4,7 @@ use std::future::pending;
 
 use convoy_host::{Event as HostEvent, Host, HostError};
 use convoy_lifecycle::{Effect, Event, Moment, State, Step};
+use convoy_path_mtu::Narrow;
 use tracing::{info, warn};
 
 use super::{Supervisor, react::answer};
@@ -13,7 +14,6 @@ use crate::client::{
     kept::{KeptEvent, KeptTunnel, next_of},
     metrics::{Question, next_question},
     owner,
-    path_mtu::Narrow,
     supervision::{Place, Progress},
 };
 

@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use anyhow::anyhow;
+use convoy_desired::kill_switch;
 use convoy_host::{Event as HostEvent, HostError};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Refusal, State};
 use convoy_proto::Outcome;
@@ -12,7 +13,6 @@ use tracing::{info, warn};
 use super::Supervisor;
 use crate::client::{
     control::{Asked, Reply, Request},
-    desired::kill_switch,
     events::What,
     kept::{KeptEvent, KeptTunnel},
     notify,

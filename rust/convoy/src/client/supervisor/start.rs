@@ -4,8 +4,13 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{bail, ensure};
 use convoy_config::{Config, Peer};
+use convoy_desired::{
+    FIRST_MARK, adoption, configured_mark, desired, directs::Directs, kill_switch, whole,
+};
+use convoy_endpoints::Addresses;
 use convoy_host::{Applied, close_kill_switch};
 use convoy_lifecycle::{Event, Former, Found, Moment, Start};
+use convoy_path_mtu::PathMtu;
 use convoy_proto::noise::Identity;
 use tokio::time::sleep;
 use tracing::info;
@@ -14,16 +19,12 @@ use super::Supervisor;
 use crate::{
     background::Parent,
     client::{
-        addresses::Addresses,
         changed::{self, Changed},
-        desired::{FIRST_MARK, adoption, configured_mark, desired, kill_switch, whole},
-        directs::Directs,
         events::Events,
         hooks::Hooks,
         kept::KeptTunnel,
         lock::lock,
         notify, owner,
-        path_mtu::PathMtu,
         port_map::PortMap,
         state::State,
         status::{Condition, line, seconds},

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use convoy_desired::kill_switch;
 use convoy_host::is_kill_switch_closed;
 use convoy_lifecycle::State;
 use tokio::{sync::mpsc, time::timeout};
@@ -10,7 +11,6 @@ use tokio::{sync::mpsc, time::timeout};
 use super::Supervisor;
 use crate::client::{
     control::Reply,
-    desired::kill_switch,
     events::Event,
     kept::KeptTunnel,
     status::{Condition, Known, Status, configured_switch, describe, line, seconds},

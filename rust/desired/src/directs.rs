@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use convoy_config::{Config, Endpoint};
+use convoy_config::Config;
+use convoy_daemon::supervised::protocol::{Direct, DirectPaths, Key, Secret};
+use convoy_endpoints::has_directs;
 use convoy_proto::config::PublicKey;
-
-use crate::supervised::protocol::{Direct, DirectPaths, Key, Secret};
 
 /// Most inner addresses of this end in one message.
 const MOST_INNER_ADDRESSES: usize = 64;
@@ -14,7 +14,7 @@ const MOST_STUN_SERVERS: usize = 8;
 
 /// Remembers the last message about direct paths that the tunnel process got.
 #[derive(Debug, Default)]
-pub(crate) struct Directs {
+pub struct Directs {
     /// Addresses of this machine outside of all tunnels; `None` until somebody has looked.
     hosts: Option<Vec<IpAddr>>,
     /// The address that the router forwards to the tunnel's port.
@@ -25,27 +25,27 @@ pub(crate) struct Directs {
 
 impl Directs {
     /// Notes that there is a process which has just started, or which an earlier supervisor has configured.
-    pub(crate) fn begin(&mut self, is_new: bool) {
+    pub fn begin(&mut self, is_new: bool) {
         self.told = is_new.then(DirectPaths::default);
     }
 
     /// Whether this machine's addresses matter, and are not known.
-    pub(crate) fn lacks_hosts(&self, config: &Config) -> bool {
+    pub fn lacks_hosts(&self, config: &Config) -> bool {
         has_directs(config) && self.hosts.is_none()
     }
 
     /// Notes this machine's addresses.
-    pub(crate) fn note_hosts(&mut self, hosts: Vec<IpAddr>) {
+    pub fn note_hosts(&mut self, hosts: Vec<IpAddr>) {
         self.hosts = Some(hosts);
     }
 
     /// Notes the address that the router forwards to the tunnel's port.
-    pub(crate) fn note_mapped(&mut self, mapped: Option<SocketAddr>) {
+    pub fn note_mapped(&mut self, mapped: Option<SocketAddr>) {
         self.mapped = mapped;
     }
 
     /// Returns what the process is to be told, if it does not know it.
-    pub(crate) fn news(&self, config: &Config, stun: Vec<SocketAddr>) -> Option<DirectPaths> {
+    pub fn news(&self, config: &Config, stun: Vec<SocketAddr>) -> Option<DirectPaths> {
         let hosts = self.hosts.clone().unwrap_or_default();
         let addresses = Outside {
             hosts,
@@ -58,7 +58,7 @@ impl Directs {
 
     /// Returns what the process is to be told before it gets the peers of `config`: a key is never both that of a peer
     /// and that of a direct one.
-    pub(crate) fn before(&self, config: &Config) -> Option<DirectPaths> {
+    pub fn before(&self, config: &Config) -> Option<DirectPaths> {
         let mut paths = self.told.clone()?;
         let is_peer = |key: PublicKey| config.peers.iter().any(|it| it.public_key.value == key);
         let former = paths.peers.len();
@@ -67,20 +67,9 @@ impl Directs {
     }
 
     /// Notes a message that the process got.
-    pub(crate) fn note_told(&mut self, paths: DirectPaths) {
+    pub fn note_told(&mut self, paths: DirectPaths) {
         self.told = Some(paths);
     }
-}
-
-/// Whether any peer of a file is to be reached by a direct path.
-pub(crate) fn has_directs(config: &Config) -> bool {
-    config.peers.iter().any(|peer| !peer.directs.is_empty())
-}
-
-/// Returns the STUN servers of a file; without a direct peer, they are not asked.
-pub(crate) fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
-    let servers = config.interface.stun.iter().map(|it| &it.value);
-    servers.filter(|_| has_directs(config))
 }
 
 /// Addresses outside of the tunnel.

@@ -11,6 +11,9 @@
 //!   another path. Another supervisor that takes the tunnel over keeps it.
 //! - **Who is asked**: [`mod@targets`]. If nobody answers, nothing is known and nothing changes. Nor does anything
 //!   without CAP_NET_RAW.
+//!
+//! A supervisor calls it: [`PathMtu`] tells it what to follow, and it tells what happened and lowers the MTU. This crate
+//! sends nothing but echo requests into the tunnel, and changes no MTU, route or file.
 
 mod echo;
 mod probe;
@@ -27,13 +30,13 @@ use std::{
 };
 
 use convoy_config::{Config, Peer};
+use convoy_daemon::supervised::protocol::Key;
 use convoy_host::smallest_mtu;
 use convoy_proto::config::PublicKey;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep_until;
 use tracing::debug;
 
-use crate::supervised::protocol::Key;
 use echo::Echoes;
 use probe::{Outcome, Probe};
 use targets::targets;
@@ -43,7 +46,7 @@ const MAX_PEERS: usize = 64;
 
 /// The paths to the peers.
 #[derive(Debug)]
-pub(crate) struct PathMtu {
+pub struct PathMtu {
     /// Peers whose paths are probed after their next handshakes.
     wanted: BTreeSet<PublicKey>,
     /// Whether these have changed since [`Self::take_change`].
@@ -56,7 +59,7 @@ pub(crate) struct PathMtu {
 
 /// A path that carries less than the MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Narrow {
+pub struct Narrow {
     /// The host that was asked.
     target: IpAddr,
     /// The largest packet in bytes that it answers; `None` if none does that is as large as an MTU must be.
@@ -65,7 +68,7 @@ pub(crate) struct Narrow {
 
 /// Findings about a path, for another supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct NotedPath {
+pub struct NotedPath {
     peer: Key,
     /// Tells whether the peer still has the same endpoints; another build of this program may disagree.
     endpoints: u64,
@@ -82,7 +85,7 @@ struct Running {
 
 impl PathMtu {
     /// Nothing is known yet.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         let mut paths = Self {
             wanted: BTreeSet::new(),
             is_changed: false,
@@ -95,17 +98,17 @@ impl PathMtu {
     }
 
     /// The peers whose handshakes matter.
-    pub(crate) fn followed(&self) -> impl Iterator<Item = PublicKey> {
+    pub fn followed(&self) -> impl Iterator<Item = PublicKey> {
         self.wanted.iter().copied()
     }
 
     /// Whether [`Self::followed`] may have changed since the last call.
-    pub(crate) fn take_change(&mut self) -> bool {
+    pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
     /// Returns what has been found.
-    pub(crate) fn noted(&self, config: &Config) -> Vec<NotedPath> {
+    pub fn noted(&self, config: &Config) -> Vec<NotedPath> {
         let peers = candidates(config).filter_map(|peer| {
             let narrow = self.found.get(&peer.public_key.value)?;
             Some(NotedPath {
@@ -118,7 +121,7 @@ impl PathMtu {
     }
 
     /// Takes over what another supervisor has found of the paths to these endpoints.
-    pub(crate) fn restore(&mut self, config: &Config, noted: &[NotedPath]) {
+    pub fn restore(&mut self, config: &Config, noted: &[NotedPath]) {
         for peer in candidates(config) {
             let key = peer.public_key.value;
             let mut paths = noted.iter().filter(|path| path.peer.0 == key);
@@ -129,17 +132,17 @@ impl PathMtu {
     }
 
     /// The largest MTU in bytes that works on all paths, as far as known.
-    pub(crate) fn limit(&self) -> Option<u32> {
+    pub fn limit(&self) -> Option<u32> {
         self.found.values().filter_map(|it| it.largest).min()
     }
 
     /// The paths that carry too little, in words.
-    pub(crate) fn warnings(&self, mtu: u32) -> impl Iterator<Item = String> {
+    pub fn warnings(&self, mtu: u32) -> impl Iterator<Item = String> {
         self.found.values().map(move |narrow| narrow.text(mtu))
     }
 
     /// Call when another configuration is in effect.
-    pub(crate) fn replace(&mut self, former: &Config, config: &Config) {
+    pub fn replace(&mut self, former: &Config, config: &Config) {
         self.stop();
         let endpoints = |peer: &Peer| (peer.public_key.value, peer.endpoints.clone());
         let known: BTreeMap<_, _> = candidates(former).map(endpoints).collect();
@@ -159,7 +162,7 @@ impl PathMtu {
     }
 
     /// Call when the host is in another network; returns whether there was a limit until now.
-    pub(crate) fn network_changed(&mut self, config: &Config) -> bool {
+    pub fn network_changed(&mut self, config: &Config) -> bool {
         let had_limit = self.limit().is_some();
         self.found.clear();
         self.want_all(config);
@@ -167,7 +170,7 @@ impl PathMtu {
     }
 
     /// Probes every path after the next handshake: something has changed that may concern all of them.
-    pub(crate) fn want_all(&mut self, config: &Config) {
+    pub fn want_all(&mut self, config: &Config) {
         self.running = None;
         self.ready.clear();
         self.wanted.clear();
@@ -178,7 +181,7 @@ impl PathMtu {
     }
 
     /// Call when a peer has another endpoint. What was found stays: it lowers the MTU at worst.
-    pub(crate) fn moved(&mut self, peer: PublicKey) {
+    pub fn moved(&mut self, peer: PublicKey) {
         if self.running.as_ref().is_some_and(|it| it.peer == peer) {
             self.running = None;
         }
@@ -187,7 +190,7 @@ impl PathMtu {
     }
 
     /// Call when a handshake was answered.
-    pub(crate) fn handshake(&mut self, peer: &PublicKey) {
+    pub fn handshake(&mut self, peer: &PublicKey) {
         if self.wanted.remove(peer) {
             self.ready.insert(*peer);
             self.is_changed = true;
@@ -195,13 +198,13 @@ impl PathMtu {
     }
 
     /// Stops the probe that runs; [`Self::begin`] starts it over.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         let stopped = self.running.take();
         self.ready.extend(stopped.map(|it| it.peer));
     }
 
     /// Begins the next probe that is due, if none runs; `mtu` is the interface's.
-    pub(crate) fn begin(&mut self, config: &Config, mtu: u32) {
+    pub fn begin(&mut self, config: &Config, mtu: u32) {
         while self.running.is_none()
             && let Some(peer) = self.ready.pop_first()
         {
@@ -210,7 +213,7 @@ impl PathMtu {
     }
 
     /// Waits until the probe that runs has ended, and returns the path if it is narrow. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Option<Narrow> {
+    pub async fn next(&mut self) -> Option<Narrow> {
         let Some(running) = &mut self.running else {
             return pending().await;
         };
@@ -273,7 +276,7 @@ fn floor(config: &Config) -> u32 {
 
 impl Narrow {
     /// Says what is wrong; `mtu` is the interface's by now.
-    pub(crate) fn text(&self, mtu: u32) -> String {
+    pub fn text(&self, mtu: u32) -> String {
         let target = self.target;
         match self.largest {
             Some(largest) if mtu > largest => format!(

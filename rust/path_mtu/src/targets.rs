@@ -73,7 +73,7 @@ fn is_host(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::path_mtu::tests::{KEY, OTHER, config};
+    use crate::tests::{KEY, OTHER, config};
 
     #[test]
     fn name_servers_come_first_then_first_hosts_then_the_peers_own_addresses() {

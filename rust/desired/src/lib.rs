@@ -1,33 +1,26 @@
 //! From a configuration to the state of the host and of the tunnel.
+//!
+//! Supervisors call it before they change anything, and `convoy check` and `convoy doctor` to foresee what they would do.
+//! It reads a configuration ([`reading`]) and looks at the host ([`foresight`]); it changes neither, and talks to no
+//! tunnel.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+pub mod directs;
+pub mod foresight;
+pub mod reading;
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use convoy_config::{Config, Host, Interface, KillSwitch, Located, Peer, Table, difference};
+use convoy_endpoints::Outside;
 use convoy_host::{Desired, Dns};
 use convoy_proto::config::DeviceUpdate;
-
-use super::tunnel::{RunningDevice, RunningPeer};
+use convoy_uapi::listing::{RunningDevice, RunningPeer};
 
 /// The mark of a kill switch whose tunnel is not up yet: the first that is tried for one.
-pub(crate) const FIRST_MARK: u32 = 51820;
-
-/// The hosts to which a tunnel sends outside of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outside {
-    /// The endpoints that are in use.
-    pub(crate) endpoints: Vec<IpAddr>,
-    /// The name servers that are asked for endpoints.
-    pub(crate) resolvers: Vec<IpAddr>,
-    /// The STUN servers.
-    pub(crate) stun: Vec<IpAddr>,
-}
+pub const FIRST_MARK: u32 = 51820;
 
 /// The state of the host that a configuration wants, with the mark that is in use.
-pub(crate) fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired {
+pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired {
     let it = &config.interface;
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
     Desired {
@@ -54,7 +47,7 @@ pub(crate) fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> D
 }
 
 /// The kill switch that a configuration wants.
-pub(crate) fn kill_switch(interface: &Interface) -> Option<convoy_host::KillSwitch> {
+pub fn kill_switch(interface: &Interface) -> Option<convoy_host::KillSwitch> {
     let persistent = match value(interface.kill_switch.as_ref()) {
         KillSwitch::Off => return None,
         KillSwitch::On => false,
@@ -67,13 +60,13 @@ pub(crate) fn kill_switch(interface: &Interface) -> Option<convoy_host::KillSwit
 }
 
 /// The mark that a configuration asks for; `FwMark = off` asks for none.
-pub(crate) fn configured_mark(config: &Config) -> Option<u32> {
+pub fn configured_mark(config: &Config) -> Option<u32> {
     let mark = config.interface.fwmark.as_ref();
     mark.map(|mark| mark.value).filter(|mark| *mark != 0)
 }
 
 /// Everything, for a tunnel that has just started.
-pub(crate) fn whole(
+pub fn whole(
     config: &Config,
     mark: Option<u32>,
     resolve: impl FnMut(&Peer) -> Option<SocketAddr>,
@@ -87,7 +80,7 @@ pub(crate) fn whole(
 
 /// Returns what brings a tunnel that runs, under an earlier supervisor, to `config`. Peers keep their sessions and
 /// the addresses that they were last heard from.
-pub(crate) fn adoption(
+pub fn adoption(
     config: &Config,
     mark: Option<u32>,
     running: &RunningDevice,
@@ -117,7 +110,7 @@ pub(crate) fn adoption(
 }
 
 /// A running tunnel's settings as a configuration.
-pub(crate) fn configuration_of(config: &Config, running: &RunningDevice) -> Config {
+pub fn configuration_of(config: &Config, running: &RunningDevice) -> Config {
     let mut found = nothing(config);
     found.interface.private_key = running.private_key.clone().map(Located::nowhere);
     found.interface.listen_port = Some(Located::nowhere(running.listen_port));

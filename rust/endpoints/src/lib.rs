@@ -1,4 +1,13 @@
-//! The peers' addresses: endpoints that are looked up, and replaced when they do not answer.
+//! Peers' addresses: endpoints that are looked up, and replaced when they do not answer.
+//!
+//! [`Addresses`] looks names up outside of the tunnel, for at most 16 at once; `endpoints` decides, without a clock or
+//! a socket of its own, which address serves.
+//!
+//! A supervisor calls it, and whoever foresees what a configuration does. It configures no tunnel: [`Changes`] say
+//! what its caller must tell it. It changes nothing on the host, and reads no file of its own.
+
+mod endpoints;
+mod servers;
 
 use std::{
     collections::HashMap,
@@ -17,7 +26,8 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{desired::Outside, directs::servers_of, endpoints::Endpoints};
+use endpoints::Endpoints;
+pub use servers::{has_directs, servers_of};
 
 /// The most look-ups at once.
 const MAX_LOOK_UPS: usize = 16;
@@ -27,26 +37,37 @@ const FIRST_LOOK_UPS: Duration = Duration::from_secs(5);
 
 /// The peers' addresses.
 #[derive(Debug)]
-pub(crate) struct Addresses {
+pub struct Addresses {
     endpoints: Endpoints,
     names: Arc<Names>,
     look_ups: JoinSet<(String, Result<Vec<IpAddr>, String>)>,
 }
 
+/// The hosts to which a tunnel sends outside of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// The endpoints that are in use.
+    pub endpoints: Vec<IpAddr>,
+    /// The name servers that are asked for endpoints.
+    pub resolvers: Vec<IpAddr>,
+    /// The STUN servers.
+    pub stun: Vec<IpAddr>,
+}
+
 /// Changes that the tunnel must be told.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub struct Changes {
     /// Peers with other endpoints.
-    pub(crate) peers: Vec<PeerUpdate>,
+    pub peers: Vec<PeerUpdate>,
     /// Peers that are to shake hands at once.
-    pub(crate) handshakes: Vec<PublicKey>,
+    pub handshakes: Vec<PublicKey>,
     /// Whether STUN servers have other addresses.
-    pub(crate) has_other_servers: bool,
+    pub has_other_servers: bool,
 }
 
 impl Addresses {
     /// The addresses that need no look-up. Sockets for look-ups have this mark.
-    pub(crate) fn new(config: &Config, mark: Option<u32>) -> Self {
+    pub fn new(config: &Config, mark: Option<u32>) -> Self {
         Self {
             endpoints: Endpoints::new(config),
             names: names(config, mark),
@@ -55,23 +76,23 @@ impl Addresses {
     }
 
     /// Follows another configuration, or another mark.
-    pub(crate) fn replace(&mut self, config: &Config, mark: Option<u32>, now: Instant) {
+    pub fn replace(&mut self, config: &Config, mark: Option<u32>, now: Instant) {
         self.endpoints.replace(config, now);
         self.names = names(config, mark);
     }
 
     /// Follows another mark.
-    pub(crate) fn mark(&mut self, config: &Config, mark: Option<u32>) {
+    pub fn mark(&mut self, config: &Config, mark: Option<u32>) {
         self.names = names(config, mark);
     }
 
     /// The address that a peer has now.
-    pub(crate) fn of(&self, peer: &Peer) -> Option<SocketAddr> {
+    pub fn of(&self, peer: &Peer) -> Option<SocketAddr> {
         self.endpoints.address_of(&peer.public_key.value)
     }
 
     /// The hosts to which a tunnel with this configuration sends outside of itself, as far as they are known.
-    pub(crate) fn outside(&self, config: &Config) -> Outside {
+    pub fn outside(&self, config: &Config) -> Outside {
         let endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
         let endpoints = endpoints.map(|it| &it.value).chain(servers_of(config));
         let has_names = endpoints
@@ -88,22 +109,22 @@ impl Addresses {
     }
 
     /// Returns the addresses of the STUN servers that are known, in the order of the file.
-    pub(crate) fn servers(&self) -> Vec<SocketAddr> {
+    pub fn servers(&self) -> Vec<SocketAddr> {
         self.endpoints.servers()
     }
 
     /// Returns what is wrong with STUN servers.
-    pub(crate) fn problems_of_servers(&self) -> impl Iterator<Item = &str> {
+    pub fn problems_of_servers(&self) -> impl Iterator<Item = &str> {
         self.endpoints.problems_of_servers()
     }
 
     /// Whether a name is to be looked up now.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
+    pub fn is_due(&self, now: Instant) -> bool {
         self.endpoints.poll_timeout().is_some_and(|due| due <= now)
     }
 
     /// Returns what is wrong with each peer.
-    pub(crate) fn problems(&self, config: &Config) -> HashMap<PublicKey, String> {
+    pub fn problems(&self, config: &Config) -> HashMap<PublicKey, String> {
         let peers = config.peers.iter().map(|peer| peer.public_key.value);
         peers
             .filter_map(|peer| Some((peer, self.endpoints.problem_of(&peer)?.to_owned())))
@@ -111,22 +132,22 @@ impl Addresses {
     }
 
     /// The peers whose handshakes decide about their addresses.
-    pub(crate) fn followed(&self) -> Vec<PublicKey> {
+    pub fn followed(&self) -> Vec<PublicKey> {
         self.endpoints.followed()
     }
 
     /// Notes whether a handshake was answered.
-    pub(crate) fn handshake(&mut self, peer: &PublicKey, answered: bool, now: Instant) {
+    pub fn handshake(&mut self, peer: &PublicKey, answered: bool, now: Instant) {
         self.endpoints.handle_handshake(peer, answered, now);
     }
 
     /// Notes that the host is in another network, or has slept.
-    pub(crate) fn network_changed(&mut self, now: Instant) {
+    pub fn network_changed(&mut self, now: Instant) {
         self.endpoints.handle_network_changed(now);
     }
 
     /// Waits until something is to be done: [`Addresses::changes`] does it. May be cancelled.
-    pub(crate) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         // Further look-ups wait for one of those to end.
         let is_full = self.look_ups.len() >= MAX_LOOK_UPS;
         let due = self.endpoints.poll_timeout().filter(|_| !is_full);
@@ -138,7 +159,7 @@ impl Addresses {
     }
 
     /// Starts the look-ups that are due; returns what the tunnel must be told.
-    pub(crate) fn changes(&mut self, now: Instant) -> Changes {
+    pub fn changes(&mut self, now: Instant) -> Changes {
         while self.look_ups.len() < MAX_LOOK_UPS
             && let Some(name) = self.endpoints.poll_lookup(now)
         {
@@ -164,7 +185,7 @@ impl Addresses {
     }
 
     /// Waits, for a limited time, until the look-ups of peers that have begun are answered.
-    pub(crate) async fn settle(&mut self) {
+    pub async fn settle(&mut self) {
         let answered = async {
             while self.endpoints.awaits_peers()
                 && let Some(finished) = self.look_ups.join_next().await

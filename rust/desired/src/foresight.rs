@@ -1,14 +1,12 @@
 //! Predicts what a configuration would do on this host.
 
 use convoy_config::{Config, Routed};
+use convoy_endpoints::Addresses;
 
-use super::{
-    addresses::Addresses,
-    desired::{configured_mark, desired},
-};
+use crate::{configured_mark, desired};
 
 /// Looks at the host's routes and name servers, and tells what to warn of; needs a runtime.
-pub(crate) async fn foresee(config: &Config) -> anyhow::Result<Vec<String>> {
+pub async fn foresee(config: &Config) -> anyhow::Result<Vec<String>> {
     let mark = configured_mark(config);
     let outside = Addresses::new(config, mark).outside(config);
     let wanted = desired(config, mark, outside);
@@ -18,7 +16,7 @@ pub(crate) async fn foresee(config: &Config) -> anyhow::Result<Vec<String>> {
 }
 
 /// Name servers outside to which the routes into the tunnel lead, too, with the lines that do so.
-pub(crate) fn held_servers(config: &Config) -> Vec<String> {
+pub fn held_servers(config: &Config) -> Vec<String> {
     let outside = Addresses::new(config, configured_mark(config)).outside(config);
     let routed = Routed::new(config);
     let held = outside.resolvers.iter().filter_map(|server| {

@@ -33,7 +33,7 @@ use convoy_config::{Config, Endpoint, Host};
 use convoy_proto::config::PublicKey;
 use nix::net::if_::if_nametoindex;
 
-use super::directs::servers_of;
+use crate::servers::servers_of;
 use choice::{Choice, Step};
 use lookups::Lookups;
 
