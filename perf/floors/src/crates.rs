@@ -77,7 +77,7 @@ mod tests {
         ("netlink-packet-core", &["convoy-gso"]),
         ("netlink-packet-route", &["convoy-gso"]),
         ("netlink-sys", &["convoy-gso"]),
-        ("zbus", &["convoy", "convoy-host"]),
+        ("zbus", &["convoy-host", "convoy-supervision"]),
         ("landlock", &["convoy-daemon"]),
         ("seccompiler", &["convoy", "convoy-daemon"]),
         (
@@ -86,6 +86,7 @@ mod tests {
                 "convoy",
                 "convoy-benches",
                 "convoy-daemon",
+                "convoy-keeper",
                 "convoy-metrics",
                 "convoy-perf",
                 "convoy-process",
@@ -126,7 +127,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 30] = [
+    const FLOORS: [(&str, &[&str]); 33] = [
         ("convoy-types", &[]),
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
@@ -272,6 +273,44 @@ mod tests {
                 "convoy-process",
                 "convoy-proto",
                 "convoy-uapi",
+            ],
+        ),
+        (
+            "convoy-keeper",
+            &[
+                "convoy-config",
+                "convoy-daemon",
+                "convoy-gso",
+                "convoy-lifecycle",
+                "convoy-metrics",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-tun",
+                "convoy-uapi",
+            ],
+        ),
+        (
+            "convoy-status",
+            &[
+                "convoy-config",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-stats",
+            ],
+        ),
+        (
+            "convoy-supervision",
+            &[
+                "convoy-config",
+                "convoy-daemon",
+                "convoy-host",
+                "convoy-lifecycle",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-stats",
             ],
         ),
     ];

@@ -1,6 +1,7 @@
 //! The command line: lists the commands, whose arguments are declared beside them. Only [`crate::run`] reads it.
 
 use clap::{Parser, Subcommand};
+use convoy_keeper::{privileges::TunnelProcessArgs, tunnel::STEP};
 use convoy_metrics::DaemonArgs;
 use convoy_stats::StatsArgs;
 
@@ -10,7 +11,6 @@ use crate::{
     client::{
         args::{DownArgs, EventsArgs, PauseArgs, ReloadArgs, ResumeArgs, StatusArgs, UpArgs},
         log::LogArgs,
-        privileges::TunnelProcessArgs,
     },
     daemon::args::DeviceName,
     doctor::{DoctorArgs, probes},
@@ -143,7 +143,7 @@ pub(crate) enum Command {
     #[command(name = NAMESPACE_HOLDER, hide = true)]
     NamespaceHolder,
     /// Become the tunnel process of `convoy up`
-    #[command(hide = true)]
+    #[command(name = STEP, hide = true)]
     TunnelProcess(TunnelProcessArgs),
     #[cfg(feature = "measure")]
     /// Run the traffic jobs that arrive on standard input

@@ -14,27 +14,19 @@
 
 pub(crate) mod args;
 pub(crate) mod changed;
-pub(crate) mod control;
 pub(crate) mod down;
-pub(crate) mod events;
+pub(crate) mod follow;
 mod hooks;
-pub(crate) mod kept;
 mod lock;
 pub(crate) mod log;
 mod metrics;
-pub(crate) mod notify;
 mod port_map;
-pub(crate) mod privileges;
 pub(crate) mod requests;
 mod save;
-pub(crate) mod signals;
-pub(crate) mod sleep;
 mod state;
 pub(crate) mod status;
-pub(crate) mod supervision;
 mod supervisor;
 mod take_down;
-pub(crate) mod tunnel;
 pub(crate) mod up;
 mod wg_quick;
 

@@ -15,13 +15,11 @@ use convoy_desired::{
 };
 use convoy_doctor::{Diagnosis, Planned, Program, Standing, Subject, examine, examine_nat};
 use convoy_endpoints::Outside;
+use convoy_report::Condition;
 use tokio::runtime::Runtime;
 
 use crate::{
-    client::{
-        owner, places,
-        status::{self, Condition},
-    },
+    client::{owner, places, status},
     userspace::holder,
 };
 

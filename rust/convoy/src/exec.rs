@@ -34,10 +34,11 @@ use std::{
 
 use anyhow::Context;
 use convoy_desired::reading;
+use convoy_keeper::tunnel::arguments;
 use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{
-    client::{terminal::Terminal, tunnel::arguments},
+    client::terminal::Terminal,
     logging,
     own_files::OwnFiles,
     panics, process,

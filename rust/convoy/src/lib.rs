@@ -19,7 +19,7 @@ mod wiping;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
-use convoy_daemon::{self as daemon, capture, supervised, wall_clock};
+use convoy_daemon::{self as daemon, capture, supervised};
 use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
 
 use cli::{Cli, Command};
@@ -45,7 +45,7 @@ pub fn run() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        (Some(Command::Events(args)), _) => client::events::run(&args),
+        (Some(Command::Events(args)), _) => client::follow::run(&args),
         (Some(Command::Capture(args)), _) => capture::run(&args),
         (Some(Command::Pause(args)), _) => client::requests::pause(&args),
         (Some(Command::Resume(args)), _) => client::requests::resume(&args),
@@ -62,7 +62,7 @@ pub fn run() -> ExitCode {
         (Some(Command::Stats(args)), _) => convoy_stats::run(&args),
         (Some(Command::Help(args)), _) => help::run(&args, Cli::command()),
         (Some(Command::GenerateDocuments(args)), _) => documents::run(&args, &Cli::command()),
-        (Some(Command::TunnelProcess(args)), _) => client::privileges::run(&args),
+        (Some(Command::TunnelProcess(args)), _) => convoy_keeper::privileges::run(&args),
         #[cfg(feature = "measure")]
         (Some(Command::Profile(args)), _) => measure::profile(&args),
         #[cfg(feature = "measure")]

@@ -4,9 +4,10 @@ use std::fs;
 
 use convoy_config::{Config, Given};
 use convoy_desired::configuration_of;
+use convoy_uapi::listing::RunningDevice;
 use tracing::warn;
 
-use super::{places, state, tunnel::RunningDevice};
+use super::{places, state};
 
 /// A tunnel at one moment, and what its file had given it.
 #[derive(Debug)]

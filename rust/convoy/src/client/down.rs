@@ -6,17 +6,13 @@ use anyhow::{Context, anyhow, bail};
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{HostError, open_kill_switch};
 use convoy_lifecycle as lifecycle;
+use convoy_supervision::{
+    Life, Outside,
+    control::{AskError, Reply, Request, ask},
+};
 use tracing::warn;
 
-use super::{
-    args::DownArgs,
-    control::{AskError, Reply, Request, ask},
-    lock::lock,
-    places,
-    state::State,
-    supervision::{Life, Outside},
-    take_down::Remains,
-};
+use super::{args::DownArgs, lock::lock, places, state::State, take_down::Remains};
 use crate::{
     logging::say,
     logging::{self, LogFormat},

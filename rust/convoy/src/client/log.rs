@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
+use convoy_keeper::tunnel;
+use convoy_supervision::control::{AskError, Reply, Request, ask};
 
-use super::{
-    control::{AskError, Reply, Request, ask},
-    places, tunnel,
-};
+use super::places;
 use crate::{logging::LogLevel, logging::say};
 pub(crate) use args::LogArgs;
 

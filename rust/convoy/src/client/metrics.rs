@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use convoy_config::InterfaceName;
+use convoy_keeper::tunnel;
 use convoy_metrics::{self as metrics, Client, DaemonArgs, Listening, Observation, Pause, Source};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -16,7 +17,6 @@ use tokio::{
 };
 use tracing::error;
 
-use super::tunnel;
 use crate::socket::SocketFile;
 
 /// How long the supervisor may take to answer: it may be changing the host.

@@ -5,9 +5,8 @@ use std::{future::pending, net::SocketAddr};
 use convoy_config::Config;
 use convoy_endpoints::has_directs;
 use convoy_portmap::{Mapping, PortMapping, State, Target, withdraw};
+use convoy_report::PortMappingStatus;
 use tracing::{info, warn};
-
-use super::status::PortMappingStatus;
 
 /// The port, and its mapping if one is wanted.
 #[derive(Debug, Default)]

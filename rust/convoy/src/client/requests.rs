@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use convoy_supervision::control::{AskError, Reply, Request, ask};
 
 use super::{
     args::{PauseArgs, ReloadArgs, ResumeArgs},
-    control::{AskError, Reply, Request, ask},
     places,
 };
 use crate::{logging::say, userspace};

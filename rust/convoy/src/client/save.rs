@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, bail};
 use convoy_config::{Config, Endpoint, Host, Located, Peer, Saved, to_wg_quick};
-
-use super::tunnel::{RunningDevice, RunningPeer};
+use convoy_uapi::listing::{RunningDevice, RunningPeer};
 
 /// The configuration as it runs. A mark that was chosen for it, `picked`, is no part of it.
 ///

@@ -6,12 +6,6 @@
 //!  a daemon without one ─ report ┘
 //! ```
 
-mod describe;
-mod rates;
-mod route;
-mod text;
-mod watch;
-
 use std::{
     collections::HashMap,
     fs,
@@ -20,26 +14,20 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, bail};
-use convoy_config::{Interface, InterfaceName, Loaded};
+use convoy_config::{InterfaceName, Loaded};
 use convoy_host::is_kill_switch_closed;
-use convoy_report::{QueryError, Report, STATUS_SCHEMA, query};
+use convoy_keeper::tunnel;
+use convoy_report::{Condition, QueryError, Report, STATUS_SCHEMA, Status, Statuses, query};
+use convoy_status::{Known, configured_switch, describe, rates, seconds, text, watch};
+use convoy_supervision::control::{AskError, Reply, Request, ask};
 use nix::unistd::geteuid;
 
-use super::{
-    control::{AskError, Reply, Request, ask},
-    places,
-    state::State,
-    tunnel,
-};
+use super::{places, state::State};
 use crate::{client::args::StatusArgs, userspace};
-pub(crate) use convoy_report::{
-    CarriedStatus, Condition, ForwardStatus, NatStatus, PortMappingStatus, Status, Statuses,
-};
-pub(crate) use describe::{Known, describe};
 
 /// As of `systemctl status`.
 const NOT_UP: u8 = 3;
@@ -58,7 +46,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     }
     let name = args.name.as_deref().map(places::name_of).transpose()?;
     if args.watch {
-        watch::run(name)?;
+        watch::run(move || look(name.as_ref()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let (mut interfaces, mut unreadable) = look(name.as_ref());
@@ -243,14 +231,6 @@ fn known(config: Option<&Loaded>) -> Known {
     known.unwrap_or_default()
 }
 
-/// The kill switch as the configuration writes it.
-pub(crate) fn configured_switch(interface: &Interface) -> String {
-    match &interface.kill_switch {
-        Some(switch) => switch.value.to_string(),
-        None => "off".to_owned(),
-    }
-}
-
 /// The status of a daemon that nobody supervises.
 fn daemon(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     let report = report_of(name)?;
@@ -279,20 +259,4 @@ fn report_of(name: &InterfaceName) -> anyhow::Result<Option<Report>> {
         format!("{name}: the daemon's answer does not fit this version of convoy")
     })?;
     Ok(Some(report))
-}
-
-/// Seconds since 1970.
-pub(crate) fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs()
-}
-
-/// A line for service managers.
-pub(crate) fn line(path: &Path, condition: Condition) -> String {
-    let path = path.display();
-    match condition {
-        Condition::Up | Condition::Daemon => format!("up with {path}"),
-        Condition::Paused => format!("paused: packets leave outside the tunnel ({path})"),
-        Condition::WithoutSupervisor => format!("without a supervisor ({path})"),
-    }
 }

@@ -30,23 +30,26 @@ use convoy_config::{Config, InterfaceName};
 use convoy_desired::directs::Directs;
 use convoy_endpoints::Addresses;
 use convoy_host::{Applied, Host};
+use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::{self as lifecycle, Ending};
 use convoy_metrics::DaemonArgs;
 use convoy_path_mtu::PathMtu;
 use convoy_proto::config::PublicKey;
+use convoy_supervision::{
+    Life, Outside,
+    control::{Control, Reply},
+    events::{Events, What},
+    notify,
+    signals::Signals,
+};
 use tracing::{info, warn};
 
 use super::{
     changed::Changed,
-    control::{Control, Reply},
-    events::{Events, What},
-    kept::KeptTunnel,
     metrics::Metrics,
-    notify, places,
+    places,
     port_map::PortMap,
-    signals::Signals,
     state::State,
-    supervision::{Life, Outside},
     take_down::{Remains, stays},
     terminal::Terminal,
     up::Wanted,

@@ -6,19 +6,13 @@ use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_desired::kill_switch;
 use convoy_host::{Host, open_kill_switch};
+use convoy_keeper::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use convoy_portmap::{Mapping, withdraw};
+use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{error, warn};
 
-use super::{
-    control::Asked,
-    hooks::Hooks,
-    kept::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets},
-    save,
-    state::State,
-    supervision::{Place, Progress},
-    terminal::Terminal,
-};
+use super::{hooks::Hooks, save, state::State, terminal::Terminal};
 
 /// Returns what stays on the host after a tunnel with this configuration went down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {

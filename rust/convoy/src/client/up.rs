@@ -10,10 +10,11 @@ use convoy_config::Config;
 use convoy_desired::{FIRST_MARK, reading};
 use convoy_host::{HostError, KillSwitch};
 use convoy_metrics::DaemonArgs;
+use convoy_supervision::notify;
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
-use super::{args::UpArgs, notify, supervisor, terminal::Terminal};
+use super::{args::UpArgs, supervisor, terminal::Terminal};
 use crate::{
     background::{self, Output, Parent},
     logging,

@@ -1,7 +1,8 @@
 use std::{fs, path::Path};
 
+use convoy_report::Status;
+
 use super::*;
-use crate::client::status::Status;
 
 #[test]
 fn a_name_means_the_file_of_the_running_tunnel_and_a_path_itself() {

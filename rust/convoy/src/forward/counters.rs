@@ -5,9 +5,8 @@ use convoy_network::{
     forward::Forwarder,
     relay::Pressure,
 };
+use convoy_report::CarriedStatus;
 use tracing::info;
-
-use crate::client::status::CarriedStatus;
 
 /// Logs the counters of each rule, and of all if there are several.
 pub(crate) fn log(forwarder: &Forwarder) {

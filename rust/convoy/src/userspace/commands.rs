@@ -7,11 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use convoy_keeper::tunnel::Process;
 use nix::unistd::Pid;
 use tokio::{net::UnixStream, task::JoinSet, time::sleep};
 
 use super::{engine::Engine, meeting};
-use crate::client::tunnel::Process;
 
 /// The most commands in one tunnel.
 const MAX_COMMANDS: usize = 64;

@@ -11,12 +11,10 @@ use convoy_network::{
     relay::Relay,
 };
 use convoy_proto::config::Prefix;
+use convoy_report::ForwardStatus;
 use tracing::{debug, info};
 
-use crate::{
-    client::status::ForwardStatus,
-    forward::{counters, limits, rules},
-};
+use crate::forward::{counters, limits, rules};
 
 /// Listeners that run, and what they lead to.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use convoy_network::{
 };
 use convoy_packet::counters::Dropped;
 use convoy_proto::config::Prefix;
+use convoy_report::NatStatus;
 use tracing::info;
 
 use super::{
@@ -21,10 +22,7 @@ use super::{
     engine::Engine,
     peers::peers_of,
 };
-use crate::{
-    client::status::NatStatus,
-    forward::{counters, free_descriptors},
-};
+use crate::forward::{counters, free_descriptors};
 
 /// Connections at once whose targets have not answered: of all peers, and of one.
 const PENDING: [u32; 2] = [1_024, 256];

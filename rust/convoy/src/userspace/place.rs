@@ -2,7 +2,12 @@
 
 use std::{future::pending, io};
 
+use convoy_keeper::{KeptEvent, tunnel::TunnelEvent};
 use convoy_lifecycle::{Effect, Event, KillSwitch, State, Step};
+use convoy_supervision::{
+    Place, Progress,
+    control::{Asked, Reply, Request},
+};
 use tokio::net::UnixStream;
 use tracing::warn;
 
@@ -10,12 +15,6 @@ use super::{
     caller::{Caller, Wanted},
     sockets::Sockets,
     supervisor::Supervisor,
-};
-use crate::client::{
-    control::{Asked, Reply, Request},
-    kept::KeptEvent,
-    supervision::{Place, Progress},
-    tunnel::TunnelEvent,
 };
 
 const CANNOT_CHANGE: &str =

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use convoy_report::Status;
+use convoy_status::describe;
 use tokio::time::timeout;
 
 use super::{gateway::Gateway, supervisor::Supervisor};
-use crate::client::status::{Status, describe};
 
 /// How long the tunnel may take to show its state.
 const PATIENCE: Duration = Duration::from_secs(5);

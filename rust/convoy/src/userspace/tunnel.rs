@@ -5,20 +5,17 @@ use std::time::Instant;
 use convoy_config::Config;
 use convoy_desired::{configured_mark, whole};
 use convoy_endpoints::Addresses;
+use convoy_keeper::{KeptEvent, KeptTunnel, tunnel::TunnelEvent};
 use convoy_lifecycle::Effect;
 use convoy_metrics::DaemonArgs;
 use convoy_proto::{Outcome, config::DeviceUpdate};
 use convoy_report::Report;
+use convoy_status::Known;
 use nix::unistd::{Pid, geteuid};
 use tracing::{error, warn};
 
 use super::engine::Engine;
-use crate::client::{
-    kept::{KeptEvent, KeptTunnel},
-    places::Sockets,
-    status::Known,
-    tunnel::TunnelEvent,
-};
+use crate::client::places::Sockets;
 
 /// A tunnel that is kept up.
 #[derive(Debug)]

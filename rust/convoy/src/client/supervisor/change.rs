@@ -5,12 +5,14 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, anyhow, bail, ensure};
 use convoy_config::{Config, SYSTEM_TABLES, difference};
 use convoy_desired::{configured_mark, desired};
+use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::Event;
 use convoy_proto::config::DeviceUpdate;
+use convoy_status::seconds;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
-use crate::client::{changed, kept::KeptTunnel, status::seconds, up::ensure_hooks_may_run};
+use crate::client::{changed, up::ensure_hooks_may_run};
 
 impl Supervisor {
     /// Reads the configuration again and makes the difference; returns warnings. An error changes nothing.

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use convoy_keeper::KeptTunnel;
 use tracing::warn;
 
 use super::Supervisor;
-use crate::client::kept::KeptTunnel;
 
 impl Supervisor {
     /// Tells the tunnel's process what it does not know of its direct paths.

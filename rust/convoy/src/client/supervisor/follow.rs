@@ -5,12 +5,14 @@ use std::time::Instant;
 use convoy_desired::desired;
 use convoy_endpoints::Changes;
 use convoy_host::Desired;
+use convoy_keeper::KeptTunnel;
 use convoy_path_mtu::Narrow;
 use convoy_proto::config::{DeviceUpdate, PublicKey};
+use convoy_supervision::events::What;
 use tracing::{debug, error, warn};
 
 use super::Supervisor;
-use crate::client::{changed::Changed, events::What, kept::KeptTunnel};
+use crate::client::changed::Changed;
 
 impl Supervisor {
     /// Starts due look-ups, and tells the tunnel and the host which addresses have changed.

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use convoy_keeper::tunnel;
 
 use super::Supervisor;
-use crate::{
-    client::tunnel,
-    logging::{LogLevel, live},
-};
+use crate::logging::{LogLevel, live};
 
 impl Supervisor {
     /// Changes it where there is a log; returns where there is none.

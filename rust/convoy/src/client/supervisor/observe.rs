@@ -1,11 +1,11 @@
 //! Facts that the supervisor knows for metrics.
 
 use convoy_config::encode_key;
+use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::State;
 use convoy_metrics::Client;
 
 use super::Supervisor;
-use crate::client::kept::KeptTunnel;
 
 impl Supervisor {
     /// Returns what its tunnel's process does not know.

@@ -3,18 +3,17 @@
 use std::future::pending;
 
 use convoy_host::{Event as HostEvent, Host, HostError};
+use convoy_keeper::{KeptEvent, KeptTunnel, next_of};
 use convoy_lifecycle::{Effect, Event, Moment, State, Step};
 use convoy_path_mtu::Narrow;
+use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{info, warn};
 
 use super::{Supervisor, react::answer};
 use crate::client::{
-    control::Asked,
     hooks::strays,
-    kept::{KeptEvent, KeptTunnel, next_of},
     metrics::{Question, next_question},
     owner,
-    supervision::{Place, Progress},
 };
 
 /// Something that has happened to the tunnel or to its host.

@@ -1,9 +1,10 @@
 //! Follows the port that the router is asked to forward, and what the router says.
 
+use convoy_keeper::KeptTunnel;
 use tracing::{debug, warn};
 
 use super::Supervisor;
-use crate::client::{kept::KeptTunnel, port_map::is_wanted};
+use crate::client::port_map::is_wanted;
 
 impl Supervisor {
     /// Begins or ends the forwarding of the tunnel's port, as the configuration wants it by now. Waits for no router.

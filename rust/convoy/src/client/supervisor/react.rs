@@ -5,19 +5,18 @@ use std::time::{Instant, SystemTime};
 use anyhow::anyhow;
 use convoy_desired::kill_switch;
 use convoy_host::{Event as HostEvent, HostError};
+use convoy_keeper::{KeptEvent, KeptTunnel, tunnel::TunnelEvent};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Refusal, State};
 use convoy_proto::Outcome;
+use convoy_supervision::{
+    control::{Asked, Reply, Request},
+    events::What,
+    notify,
+};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::Supervisor;
-use crate::client::{
-    control::{Asked, Reply, Request},
-    events::What,
-    kept::{KeptEvent, KeptTunnel},
-    notify,
-    tunnel::TunnelEvent,
-};
 
 impl Supervisor {
     /// Does what a client asks that changes no state, and answers it.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use convoy_keeper::tunnel::arguments;
 use convoy_lifecycle::State;
 use convoy_metrics::{self as metrics, LISTENER};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -19,11 +20,7 @@ use tokio::{process::Command, time::timeout};
 use tracing::info;
 
 use super::Supervisor;
-use crate::{
-    background::MARKER,
-    client::{places, tunnel::arguments},
-    socket,
-};
+use crate::{background::MARKER, client::places, socket};
 
 /// How long the new version may take to read the configuration.
 const CHECK_TIME: Duration = Duration::from_secs(10);

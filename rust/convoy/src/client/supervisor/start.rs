@@ -9,9 +9,13 @@ use convoy_desired::{
 };
 use convoy_endpoints::Addresses;
 use convoy_host::{Applied, close_kill_switch};
+use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::{Event, Former, Found, Moment, Start};
 use convoy_path_mtu::PathMtu;
 use convoy_proto::noise::Identity;
+use convoy_report::Condition;
+use convoy_status::{line, seconds};
+use convoy_supervision::{events::Events, notify};
 use tokio::time::sleep;
 use tracing::info;
 
@@ -20,14 +24,11 @@ use crate::{
     background::Parent,
     client::{
         changed::{self, Changed},
-        events::Events,
         hooks::Hooks,
-        kept::KeptTunnel,
         lock::lock,
-        notify, owner,
+        owner,
         port_map::PortMap,
         state::State,
-        status::{Condition, line, seconds},
         up::Wanted,
         wg_quick,
     },

@@ -5,16 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use convoy_desired::kill_switch;
 use convoy_host::is_kill_switch_closed;
+use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::State;
+use convoy_report::{Condition, Status};
+use convoy_status::{Known, configured_switch, describe, line, seconds};
+use convoy_supervision::{control::Reply, events::Event};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::Supervisor;
-use crate::client::{
-    control::Reply,
-    events::Event,
-    kept::KeptTunnel,
-    status::{Condition, Known, Status, configured_switch, describe, line, seconds},
-};
 
 /// How long the tunnel may take to show its state.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -12,11 +12,11 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use convoy_gateway::Inlet;
+use convoy_keeper::tunnel::Process;
 use convoy_namespace::{self, Namespace, NamespaceError, Settings, Spaces};
 use convoy_network::{Answer, Family, Kernel, NameServers, OpenSockets, SocketKind, WithNames};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client::tunnel::Process;
 use stock::{READY, Stock};
 
 /// Requests for sockets that wait for the holder; further ones wait to be made.

@@ -1,0 +1,441 @@
+//! Tunnel's process, kept alive: a dead one is started again, with the interface that it had.
+//!
+//! 1. [`KeptTunnel`] starts a process, takes over one that a dead supervisor left, and decides when to start another.
+//! 2. [`tunnel`] is one process: its configuration, its answers, its end.
+//! 3. [`privileges`] is the hidden step between: it becomes the daemon with what a supervisor hands over.
+//!
+//! Supervisors call it, as root and without, and whoever asks a running tunnel. It changes no route, rule, name server
+//! or firewall of the host, reads no configuration, and decides nothing about peers.
+
+pub mod privileges;
+mod restarts;
+pub mod tunnel;
+
+use std::{
+    fs::{self, Permissions},
+    future::pending,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{
+            fs::PermissionsExt,
+            net::{UnixListener, UnixStream as StdUnixStream},
+        },
+    },
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use convoy_config::InterfaceName;
+use convoy_daemon::{
+    places::{self, Sockets},
+    supervised::protocol::BUILD,
+};
+use convoy_lifecycle::{Effect, Event, KillSwitch};
+use convoy_metrics::DaemonArgs;
+use convoy_process::socket::{self, ENDING_PAUSE, ENDING_TIME};
+use convoy_tun::Device;
+use nix::unistd::Pid;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, sleep_until, timeout_at},
+};
+use tracing::{error, info, warn};
+
+use crate::tunnel::{Adopted, Spawn, TunnelEvent, TunnelProcess};
+use restarts::Restarts;
+
+/// The reason of a process whose interface is gone.
+const INTERFACE_DELETED: &str = "the interface was deleted";
+
+/// An event of the tunnel, for its supervisor.
+#[derive(Debug)]
+pub enum KeptEvent {
+    /// The process tells something.
+    Tunnel(TunnelEvent),
+    /// It is time for [`Effect::StartAgain`].
+    StartDue,
+    /// Another process runs, and has no configuration yet.
+    Started,
+}
+
+impl KeptEvent {
+    /// Returns the event about which a tunnel's state decides, or else the tunnel's, which concerns its supervisor
+    /// alone. `kill_switch` is the configuration's.
+    pub fn decided(self, kill_switch: KillSwitch) -> Result<Event, TunnelEvent> {
+        match self {
+            Self::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
+                Ok(Event::MarkAsked { id, fwmark })
+            }
+            Self::Tunnel(TunnelEvent::Ended { reason }) => Ok(Event::TunnelEnds {
+                reason,
+                kill_switch,
+            }),
+            Self::Tunnel(TunnelEvent::Died) => Ok(Event::TunnelDied),
+            Self::Tunnel(event) => Err(event),
+            Self::StartDue => Ok(Event::StartDue),
+            Self::Started => Ok(Event::TunnelStarted),
+        }
+    }
+}
+
+/// A tunnel and all that its next process needs.
+#[derive(Debug)]
+pub struct KeptTunnel {
+    name: InterfaceName,
+    args: DaemonArgs,
+    sockets: Sockets,
+    outlives_supervisor: bool,
+    inner_mtu: Option<u16>,
+    /// The interface lasts for as long as this is open, whatever happens to the process, unless somebody deletes it.
+    tun: OwnedFd,
+    /// Whether the interface was recreated and the host is not set up for it yet.
+    is_interface_new: bool,
+    process: Option<TunnelProcess>,
+    /// When to kill the process, which no longer has an interface.
+    kill_at: Option<Instant>,
+    /// Why the process is about to end, and why the last one did, as far as that is known.
+    reason: Option<String>,
+    last_reason: Option<String>,
+    restarts: Restarts,
+    /// When to start another process.
+    due: Option<Instant>,
+    /// The next process, while it starts.
+    starting: JoinSet<anyhow::Result<TunnelProcess>>,
+}
+
+impl KeptTunnel {
+    /// Makes the interface and starts a process for it.
+    pub async fn start(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+        let tun = make(name, args)?;
+        Self::new(name, args, tun, None).begin().await
+    }
+
+    /// Starts a process for an interface that it cannot watch, in another network namespace or a stack in user
+    /// space; the process ends with this one.
+    pub async fn over(
+        tun: OwnedFd,
+        mtu: u16,
+        name: &InterfaceName,
+        args: &DaemonArgs,
+        sockets: Sockets,
+    ) -> anyhow::Result<Self> {
+        let tunnel = Self {
+            sockets,
+            outlives_supervisor: false,
+            inner_mtu: Some(mtu),
+            ..Self::new(name, args, tun, None)
+        };
+        tunnel.begin().await
+    }
+
+    async fn begin(mut self) -> anyhow::Result<Self> {
+        self.process = Some(TunnelProcess::spawn(self.next_process()?).await?);
+        Ok(self)
+    }
+
+    /// Takes over a process that an earlier supervisor left; `None` if there is none.
+    pub async fn adopt(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Option<Self>> {
+        let Some(adopted) = adopt(name).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Self::new(
+            name,
+            args,
+            adopted.tun,
+            Some(adopted.process),
+        )))
+    }
+
+    fn new(
+        name: &InterfaceName,
+        args: &DaemonArgs,
+        tun: OwnedFd,
+        process: Option<TunnelProcess>,
+    ) -> Self {
+        Self {
+            name: name.clone(),
+            args: args.clone(),
+            sockets: places::sockets(name),
+            outlives_supervisor: true,
+            inner_mtu: None,
+            tun,
+            is_interface_new: false,
+            process,
+            kill_at: None,
+            reason: None,
+            last_reason: None,
+            restarts: Restarts::default(),
+            due: None,
+            starting: JoinSet::new(),
+        }
+    }
+
+    /// The process; `None` while there is none.
+    pub fn process(&mut self) -> Option<&mut TunnelProcess> {
+        self.process.as_mut()
+    }
+
+    /// The process's number.
+    pub fn pid(&self) -> Option<Pid> {
+        self.process.as_ref().map(TunnelProcess::pid)
+    }
+
+    /// Whether there is a process, as far as anybody has noticed.
+    pub fn is_running(&self) -> bool {
+        self.process.as_ref().is_some_and(TunnelProcess::is_running)
+    }
+
+    /// Whether the process belongs to another version of this program.
+    pub fn is_of_another_version(&self) -> bool {
+        let version = self.process.as_ref().map(TunnelProcess::version);
+        version.is_some_and(|version| version != BUILD)
+    }
+
+    /// How often the process has died.
+    pub fn deaths(&self) -> u64 {
+        self.restarts.deaths
+    }
+
+    /// Why the last process ended, if that is known.
+    pub fn last_reason(&self) -> Option<&str> {
+        self.last_reason.as_deref()
+    }
+
+    /// Whether the interface is still there, in whatever network namespace.
+    fn has_interface(&self) -> bool {
+        Device::is_attached(self.tun.as_fd())
+    }
+
+    /// Whether the host has to be set up for another interface.
+    pub fn is_interface_new(&self) -> bool {
+        self.is_interface_new
+    }
+
+    /// Call when the host is set up for the interface.
+    pub fn interface_is_set_up(&mut self) {
+        self.is_interface_new = false;
+    }
+
+    /// Performs an effect that concerns the process alone.
+    pub async fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::AllowMark { id, fwmark } => {
+                if let Some(process) = self.process()
+                    && let Err(error) = process.answer(id, fwmark, None).await
+                {
+                    warn!("cannot answer the tunnel: {error:#}");
+                }
+            }
+            // The news may be of an interface that has a successor.
+            Effect::ReplaceInterface if !self.has_interface() => self.interface_deleted(),
+            Effect::NoteReason(reason) => {
+                warn!("The tunnel process says that it ends: {reason}");
+                self.reason = Some(reason);
+            }
+            Effect::NoteDeath => self.died(),
+            Effect::StartAgain => self.start_again(),
+            Effect::FinishTunnel => self.finish().await,
+            _ => {}
+        }
+    }
+
+    /// The next event. May be cancelled.
+    pub async fn next(&mut self) -> KeptEvent {
+        loop {
+            if let Some(process) = &mut self.process {
+                let event = match self.kill_at {
+                    Some(at) => timeout_at(at.into(), process.next()).await.ok(),
+                    None => Some(process.next().await),
+                };
+                let Some(event) = event else {
+                    process.kill().await;
+                    return KeptEvent::Tunnel(TunnelEvent::Died);
+                };
+                return KeptEvent::Tunnel(event);
+            }
+            if let Some(started) = self.starting.join_next().await {
+                match started.map_err(anyhow::Error::from).flatten() {
+                    Ok(process) => {
+                        self.started(process);
+                        return KeptEvent::Started;
+                    }
+                    Err(error) => self.failed(&error),
+                }
+                continue;
+            }
+            match self.due {
+                Some(due) => sleep_until(due.into()).await,
+                None => pending().await,
+            }
+            return KeptEvent::StartDue;
+        }
+    }
+
+    /// Notes that the interface was deleted: the process is of no use any more, and has a moment to end.
+    fn interface_deleted(&mut self) {
+        self.reason = Some(INTERFACE_DELETED.to_owned());
+        self.kill_at = self.process.as_ref().map(|_| Instant::now() + ENDING_TIME);
+    }
+
+    /// Notes that the process has died, and when to start another one.
+    fn died(&mut self) {
+        self.process = None;
+        self.kill_at = None;
+        if !self.has_interface() {
+            self.reason = Some(INTERFACE_DELETED.to_owned());
+        }
+        self.schedule(Instant::now());
+    }
+
+    /// Ends a process that cannot be used, and notes when to start another one.
+    pub async fn fail(&mut self, reason: String) {
+        if let Some(process) = &mut self.process {
+            process.kill().await;
+        }
+        self.reason = Some(reason);
+        self.died();
+    }
+
+    /// Waits for a process that ends; none is to follow.
+    async fn finish(&mut self) {
+        self.due = None;
+        self.starting.shutdown().await;
+        if let Some(process) = self.process.take()
+            && let Err(error) = process.stop().await
+        {
+            warn!("{error:#}");
+        }
+    }
+
+    /// Starts another process for the same interface. If that fails, it is due again later.
+    fn start_again(&mut self) {
+        self.due = None;
+        match self.next_process() {
+            Ok(next) => drop(self.starting.spawn(TunnelProcess::spawn(next))),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Replaces the process by one of this version; the interface stays.
+    pub async fn replace(&mut self) -> anyhow::Result<()> {
+        if let Some(former) = self.process.take() {
+            former.stop().await?;
+        }
+        self.process = Some(TunnelProcess::spawn(self.next_process()?).await?);
+        Ok(())
+    }
+
+    /// Ends the process and removes its sockets; the interface goes once the result is dropped.
+    pub async fn stop(mut self) -> anyhow::Result<OwnedFd> {
+        self.starting.shutdown().await;
+        let stopped = match self.process {
+            Some(process) => process.stop().await,
+            None => Ok(()),
+        };
+        self.sockets.remove();
+        stopped.map(|()| self.tun)
+    }
+
+    fn schedule(&mut self, now: Instant) {
+        let pause = self.restarts.died(now);
+        self.due = Some(now + pause);
+        self.last_reason = self.reason.take();
+        let reason = self.last_reason.as_ref();
+        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+        match pause {
+            Duration::ZERO => warn!("The tunnel process died{reason}"),
+            pause => warn!(
+                "The tunnel process died again{reason}; another one starts in {} s",
+                pause.as_secs()
+            ),
+        }
+    }
+
+    fn started(&mut self, process: TunnelProcess) {
+        self.kill_at = None;
+        info!("Started another tunnel process");
+        self.process = Some(process);
+        self.restarts.started(Instant::now());
+    }
+
+    fn failed(&mut self, error: &anyhow::Error) {
+        error!("cannot start the tunnel again: {error:#}");
+        self.reason = Some(format!("{error:#}"));
+        self.schedule(Instant::now());
+    }
+
+    /// Prepares another process, with sockets that no dead one has used. Recreates the interface if somebody has
+    /// deleted it.
+    fn next_process(&mut self) -> anyhow::Result<Spawn> {
+        if self.outlives_supervisor && !self.has_interface() {
+            self.tun = make(&self.name, &self.args)?;
+            self.is_interface_new = true;
+            warn!("The interface {} was deleted; made another one", self.name);
+        }
+        let uapi = &self.sockets.uapi;
+        let uapi = bind(uapi).and_then(|socket| {
+            // Who may only read it cannot connect: the tunnel's user watches it for removal.
+            fs::set_permissions(uapi, Permissions::from_mode(0o604))?;
+            Ok(socket)
+        })?;
+        Ok(Spawn {
+            name: self.name.clone(),
+            tun: self.tun.try_clone()?,
+            uapi: uapi.into(),
+            listener: bind(&self.sockets.supervisors)?.into(),
+            sockets: self.sockets.clone(),
+            outlives_supervisor: self.outlives_supervisor,
+            inner_mtu: self.inner_mtu,
+            args: self.args.clone(),
+        })
+    }
+}
+
+/// The next event; none without a tunnel. May be cancelled.
+pub async fn next_of(tunnel: &mut Option<KeptTunnel>) -> KeptEvent {
+    match tunnel {
+        Some(tunnel) => tunnel.next().await,
+        None => pending().await,
+    }
+}
+
+/// Takes over the process of an earlier supervisor, if there is one. Waits for one that was still being started when
+/// its supervisor died: it closes the connection as it ends.
+pub async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
+    let deadline = Instant::now() + ENDING_TIME;
+    loop {
+        match TunnelProcess::adopt(name).await {
+            Err(_) if Instant::now() < deadline => sleep(ENDING_PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Makes the interface.
+fn make(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<OwnedFd> {
+    let device = Device::open(name.as_str(), args.tun_offload)?;
+    let tun = device.as_fd().try_clone_to_owned();
+    tun.context("cannot duplicate the interface's descriptor")
+}
+
+/// Listens, also where a dead process did.
+fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    socket::bind(path).map(|(listener, _)| listener)
+}
+
+/// Removes the sockets of a tunnel that has ended.
+pub fn remove_sockets(name: &InterfaceName) {
+    places::sockets(name).remove();
+}
+
+/// Removes the sockets that a killed tunnel left; those of another program stay.
+pub fn remove_dead_sockets(name: &InterfaceName) {
+    for path in [places::uapi(name), places::tunnel(name)] {
+        let connected = StdUnixStream::connect(&path);
+        if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

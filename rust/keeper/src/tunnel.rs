@@ -1,0 +1,419 @@
+//! The supervisor's side of the tunnel process: starts it or takes over a running one, configures it and hears
+//! what happens to it.
+//!
+//! Configuration goes over the UAPI, as for any other client; all else over the connection to
+//! `/run/convoy/NAME.tunnel` ([`convoy_daemon::supervised`]).
+
+mod event;
+mod privileges;
+mod process;
+mod spawn;
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use convoy_config::InterfaceName;
+use convoy_daemon::{
+    places::{self, Sockets},
+    supervised::{
+        connection::{Connection, Lost},
+        protocol::{DirectPaths, Key, ToSupervisor, ToTunnel},
+    },
+};
+use convoy_metrics::DaemonArgs;
+use convoy_process::logging::{LogLevel, live::LevelError};
+use convoy_proto::config::{DeviceUpdate, PublicKey};
+use convoy_report::Report;
+use convoy_uapi::{client as uapi, listing, request};
+use nix::{errno::Errno, unistd::Pid};
+use tokio::{net::UnixStream, time::timeout};
+use tracing::{debug, error, warn};
+
+pub use convoy_uapi::listing::{RunningDevice, RunningPeer};
+pub use event::TunnelEvent;
+pub use process::Process;
+pub use spawn::{STEP, Step, arguments};
+
+use privileges::Lent;
+use process::Starting;
+
+/// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
+const GREETING_TIME: Duration = Duration::from_secs(10);
+
+/// How long a tunnel may take to read a message. One that hangs must not hold its supervisor up.
+const READING_TIME: Duration = Duration::from_secs(3);
+
+/// How long a tunnel may take to end after it was asked to, or after its connection has ended.
+const STOP_TIME: Duration = Duration::from_secs(5);
+const ENDING_TIME: Duration = Duration::from_secs(1);
+
+/// The process of the tunnel of `name`, even if it hangs; `None` if there is none.
+pub async fn process_of(name: &InterfaceName) -> Option<Pid> {
+    let stream = UnixStream::connect(places::tunnel(name)).await.ok()?;
+    Connection::new(stream).process()
+}
+
+/// The state of the running tunnel that listens at `path`, whoever supervises it.
+async fn running_device(path: &Path) -> anyhow::Result<RunningDevice> {
+    let answer = uapi::exchange(path, b"get=1\n\n").await?;
+    listing::parse(&answer).context("the tunnel's answer does not fit this version of convoy")
+}
+
+/// Returns what the running tunnel of `name` reports.
+pub async fn report(name: &InterfaceName) -> anyhow::Result<Report> {
+    report_at(&places::uapi(name)).await
+}
+
+async fn report_at(path: &Path) -> anyhow::Result<Report> {
+    let request = format!("{}\n\n", convoy_report::REQUEST);
+    let answer = uapi::exchange(path, request.as_bytes()).await?;
+    let json = convoy_report::json_of(&answer).context("the tunnel's answer is no report")?;
+    serde_json::from_str(json).context("the tunnel's report does not fit this version of convoy")
+}
+
+/// Whether [`report`] has failed because the process has just ended.
+pub fn has_ended(error: &anyhow::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    let ends = [
+        BrokenPipe,
+        ConnectionRefused,
+        ConnectionReset,
+        NotFound,
+        UnexpectedEof,
+    ];
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| ends.contains(&error.kind()))
+}
+
+/// Makes the running tunnel of `name`, or its daemon, log up to `level` for `time`.
+pub async fn set_log(name: &InterfaceName, level: LogLevel, time: Duration) -> anyhow::Result<()> {
+    let request = convoy_uapi::log::request(level, time);
+    let changed = uapi::exchange(&places::uapi(name), request.as_bytes()).await;
+    changed
+        .map(drop)
+        .map_err(|error| match error.downcast_ref() {
+            Some(uapi::Refused(Errno::ENODATA)) => LevelError::NoLog.into(),
+            _ => error,
+        })
+}
+
+/// Everything that a new tunnel process needs.
+#[derive(Debug)]
+pub struct Spawn {
+    /// Name of the interface.
+    pub name: InterfaceName,
+    /// The open TUN.
+    pub tun: OwnedFd,
+    /// Listening socket of the UAPI.
+    pub uapi: OwnedFd,
+    /// Listening socket for supervisors ([`places::tunnel`]).
+    pub listener: OwnedFd,
+    /// Where both listen.
+    pub sockets: Sockets,
+    /// Whether it goes on without a supervisor.
+    pub(crate) outlives_supervisor: bool,
+    /// The MTU of an interface that it cannot watch, in bytes.
+    pub(crate) inner_mtu: Option<u16>,
+    /// Switches of the daemon that it becomes.
+    pub args: DaemonArgs,
+}
+
+/// A running tunnel that this process supervises. Dropping it leaves the tunnel running.
+#[derive(Debug)]
+pub struct TunnelProcess {
+    /// Its UAPI socket.
+    uapi: PathBuf,
+    connection: Connection,
+    process: Process,
+    privileges: Lent,
+    version: String,
+    /// Whether the connection is of no use any more.
+    is_lost: bool,
+    /// Whether it has left the last request without an answer.
+    is_silent: bool,
+}
+
+/// A tunnel that another supervisor has started, with a duplicate of its TUN.
+#[derive(Debug)]
+pub struct Adopted {
+    /// The process.
+    pub process: TunnelProcess,
+    /// Its TUN.
+    pub tun: OwnedFd,
+}
+
+impl TunnelProcess {
+    /// Starts a tunnel process and connects to it. May be cancelled.
+    ///
+    /// # Errors
+    /// If it does not start. Then, and if it is cancelled, no process is left.
+    pub async fn spawn(spawn: Spawn) -> anyhow::Result<Self> {
+        let starting = spawn::spawn(&spawn).await?;
+        let path = &spawn.sockets.supervisors;
+        let greeted = timeout(GREETING_TIME, connect(path)).await;
+        let greeted = greeted.context("the tunnel process does not greet")??;
+        let greeted = greeted.with_context(|| format!("nobody listens on {}", path.display()))?;
+        let process = match starting.and_then(Starting::started) {
+            Some(process) => process,
+            None => other(&greeted)?,
+        };
+        Ok(Self::new(spawn.sockets.uapi, greeted, process))
+    }
+
+    /// Takes over the running tunnel of `name`; `None` if there is none.
+    ///
+    /// Call it before anything else listens on [`places::tunnel`].
+    pub async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
+        let greeted = timeout(GREETING_TIME, connect(&places::tunnel(name))).await;
+        let greeted = greeted.with_context(|| {
+            let path = places::tunnel(name);
+            format!(
+                "the tunnel behind {} does not answer: kill it",
+                path.display()
+            )
+        })??;
+        let Some(mut greeted) = greeted else {
+            return Ok(None);
+        };
+        let process = other(&greeted)?;
+        ensure!(
+            process.pid() != Pid::this(),
+            "this process listens for supervisors itself"
+        );
+        let tun = greeted.tun.take();
+        let tun = tun.context("the running tunnel has not handed over its TUN")?;
+        let process = Self::new(places::uapi(name), greeted, process);
+        Ok(Some(Adopted { process, tun }))
+    }
+
+    fn new(uapi: PathBuf, greeted: Greeted, process: Process) -> Self {
+        Self {
+            uapi,
+            connection: greeted.connection,
+            process,
+            privileges: Lent::over(greeted.line),
+            version: greeted.version,
+            is_lost: false,
+            is_silent: false,
+        }
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// The version of the program that it runs.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Applies `update` as a whole or not at all. The tunnel does not ask about it.
+    pub async fn set(&mut self, update: &DeviceUpdate) -> anyhow::Result<()> {
+        if let Some(mark) = update.fwmark {
+            self.allow(mark);
+        }
+        let request = request::of(update);
+        let exchange = uapi::exchange(&self.uapi, request.as_bytes());
+        let applied = tokio::select! {
+            applied = exchange => applied.map(drop),
+            () = self.process.ended() => bail!("the tunnel process has ended"),
+        };
+        self.is_silent = is_silence(&applied);
+        applied.with_context(|| match update.listen_port {
+            Some(port) if port != 0 => format!("cannot configure the tunnel, with port {port}"),
+            _ => "cannot configure the tunnel".to_owned(),
+        })
+    }
+
+    /// Allows the tunnel to use this mark, 0 for none. Before the first, it opens no sockets with a mark.
+    pub fn allow(&mut self, mark: u32) {
+        self.privileges.allow(mark);
+    }
+
+    /// The tunnel's state now.
+    pub async fn device(&mut self) -> anyhow::Result<RunningDevice> {
+        let device = tokio::select! {
+            device = running_device(&self.uapi) => device,
+            () = self.process.ended() => bail!("the tunnel process has ended"),
+        };
+        self.is_silent = is_silence(&device);
+        device
+    }
+
+    /// The tunnel's report of its state and counters.
+    pub async fn report(&mut self) -> anyhow::Result<Report> {
+        let report = tokio::select! {
+            report = report_at(&self.uapi) => report,
+            () = self.process.ended() => bail!("the tunnel process has ended"),
+        };
+        self.is_silent = is_silence(&report);
+        report
+    }
+
+    /// Waits for the next event. Cancel-safe.
+    pub async fn next(&mut self) -> TunnelEvent {
+        while !self.is_lost {
+            match self.connection.next::<ToSupervisor>().await {
+                Ok(message) => {
+                    if let Some(event) = TunnelEvent::of(message) {
+                        return event;
+                    }
+                }
+                Err(Lost::Closed) => self.is_lost = true,
+                Err(reason) => {
+                    warn!("the connection to the tunnel process is lost: {reason}");
+                    self.is_lost = true;
+                }
+            }
+        }
+        // Two processes must never read one TUN.
+        let status = self.process.end_within(ENDING_TIME).await;
+        match status {
+            Some(status) => error!("the tunnel process has died ({status})"),
+            None => error!("the tunnel process has died"),
+        }
+        TunnelEvent::Died
+    }
+
+    /// Kills the process, unless it has ended.
+    pub async fn kill(&mut self) {
+        self.process.end_within(Duration::ZERO).await;
+    }
+
+    /// Answers [`TunnelEvent::Asks`] about this mark.
+    ///
+    /// # Errors
+    /// As for all that follow: the process is gone, which [`TunnelProcess::next`] reports, too.
+    pub async fn answer(
+        &mut self,
+        id: u64,
+        fwmark: Option<u32>,
+        refused: Option<String>,
+    ) -> anyhow::Result<()> {
+        if let (Some(mark), None) = (fwmark, &refused) {
+            self.allow(mark);
+        }
+        self.tell(&ToTunnel::Answers { id, refused }).await
+    }
+
+    /// Makes the tunnel report the handshakes and moves of `peers`, instead of the former ones.
+    pub async fn follow(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
+        let peers = keys(peers);
+        self.tell(&ToTunnel::Follow { peers }).await
+    }
+
+    /// Tells the tunnel of its direct paths, instead of the former ones.
+    pub async fn tell_directs(&mut self, paths: &DirectPaths) -> anyhow::Result<()> {
+        self.tell(&ToTunnel::Directs(paths.clone())).await
+    }
+
+    /// Makes the tunnel begin handshakes with `peers` now.
+    pub async fn handshake(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
+        let peers = keys(peers);
+        self.tell(&ToTunnel::Handshake { peers }).await
+    }
+
+    /// Ends the tunnel: orderly, or by force after 5 s, or a second if it hangs. Does nothing to one that has ended.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        if self.tell(&ToTunnel::Stop).await.is_err() {
+            // It is gone, or about to go; else it is killed below.
+            debug!("The tunnel process could not be asked to stop");
+        }
+        let time = match self.is_silent {
+            true => ENDING_TIME,
+            false => STOP_TIME,
+        };
+        self.process.end_within(time).await;
+        ensure!(self.process.has_ended(), "the tunnel process does not end");
+        Ok(())
+    }
+
+    async fn tell(&mut self, message: &ToTunnel) -> anyhow::Result<()> {
+        let told = async {
+            self.connection.queue(message)?;
+            self.connection.flush().await
+        };
+        // What was queued goes with `next`.
+        let told = timeout(READING_TIME, told).await;
+        told.unwrap_or(Err(Lost::NotRead))
+            .context("the tunnel process does not listen")
+    }
+}
+
+/// A connection on which the tunnel has introduced itself.
+#[derive(Debug)]
+struct Greeted {
+    connection: Connection,
+    version: String,
+    tun: Option<OwnedFd>,
+    /// For what needs privileges.
+    line: Option<OwnedFd>,
+}
+
+/// The process that has greeted, which is no child of this one.
+fn other(greeted: &Greeted) -> anyhow::Result<Process> {
+    let pid = greeted.connection.process();
+    let pid = pid.context("the running tunnel is in another process namespace")?;
+    Process::of_other(pid).context("cannot watch the running tunnel")
+}
+
+/// Connects to the tunnel that accepts supervisors at `path`; `None` if nobody listens.
+async fn connect(path: &Path) -> anyhow::Result<Option<Greeted>> {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    let stream = match UnixStream::connect(path).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return Ok(None),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot connect to {}", path.display()));
+        }
+    };
+    greeted(Connection::new(stream)).await.map(Some)
+}
+
+async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
+    let introduced = async {
+        connection.queue(&ToTunnel::hello())?;
+        connection.flush().await
+    };
+    let introduced = introduced.await;
+    introduced.context("the tunnel process does not listen")?;
+    let (hello, descriptors) = connection
+        .receive_with()
+        .await
+        .context("the tunnel process has not greeted")?;
+    let mut descriptors = descriptors.into_iter();
+    match hello {
+        ToSupervisor::Hello { version, .. } => Ok(Greeted {
+            connection,
+            version,
+            tun: descriptors.next(),
+            line: descriptors.next(),
+        }),
+        _ => bail!("the tunnel process began without a greeting"),
+    }
+}
+
+/// Whether a request got no answer in time.
+fn is_silence<T>(outcome: &anyhow::Result<T>) -> bool {
+    let error = outcome.as_ref().err();
+    let error = error.and_then(|error| error.downcast_ref::<io::Error>());
+    error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
+fn keys(peers: &[PublicKey]) -> Vec<Key> {
+    peers.iter().copied().map(Key).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Events of a tunnel.
+
+use std::net::SocketAddr;
+
+use convoy_daemon::supervised::protocol::ToSupervisor;
+use convoy_proto::{Outcome, config::PublicKey};
+
+/// An event of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TunnelEvent {
+    /// A UAPI client wants to change the firewall mark or the port: answer it within 5 s.
+    Asks {
+        /// Number of the question, for the answer.
+        id: u64,
+        /// The mark that the client wants, 0 for none.
+        fwmark: Option<u32>,
+        /// The port that the client wants, 0 for any.
+        listen_port: Option<u16>,
+    },
+    /// Somebody else has changed the tunnel's configuration.
+    Changed,
+    /// A handshake with a followed peer has come to something.
+    Handshake {
+        /// Public key of the peer.
+        peer: PublicKey,
+        /// Result of the handshake.
+        outcome: Outcome,
+    },
+    /// A followed peer has another endpoint.
+    Moved {
+        /// Public key of the peer.
+        peer: PublicKey,
+        /// The endpoint that it has now.
+        endpoint: SocketAddr,
+    },
+    /// Data to a followed direct peer takes another path.
+    Path {
+        /// Public key of the peer.
+        peer: PublicKey,
+        /// The address of the direct path; without one, data goes by the hub.
+        remote: Option<SocketAddr>,
+        /// Kind of that address.
+        kind: Option<String>,
+        /// Reason why data goes by the hub.
+        why: Option<String>,
+    },
+    /// It says that it ends, and why; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
+    Ended {
+        /// In words.
+        reason: String,
+    },
+    /// The process is gone, for no good reason.
+    Died,
+}
+
+impl TunnelEvent {
+    /// Takes what the tunnel says; `None` if that is no event.
+    pub(super) fn of(message: ToSupervisor) -> Option<Self> {
+        match message {
+            ToSupervisor::Asks {
+                id,
+                fwmark,
+                listen_port,
+            } => Some(Self::Asks {
+                id,
+                fwmark,
+                listen_port,
+            }),
+            ToSupervisor::Changed => Some(Self::Changed),
+            ToSupervisor::Handshake {
+                peer,
+                answered,
+                given_up,
+            } => Some(Self::Handshake {
+                peer: peer.0,
+                outcome: match (answered, given_up) {
+                    (true, _) => Outcome::Answered,
+                    (false, false) => Outcome::Unanswered,
+                    (false, true) => Outcome::GivenUp,
+                },
+            }),
+            ToSupervisor::Moved { peer, endpoint } => Some(Self::Moved {
+                peer: peer.0,
+                endpoint,
+            }),
+            ToSupervisor::Path {
+                peer,
+                remote,
+                kind,
+                why,
+            } => Some(Self::Path {
+                peer: peer.0,
+                remote,
+                kind,
+                why,
+            }),
+            ToSupervisor::Ended { reason } => Some(Self::Ended { reason }),
+            ToSupervisor::Hello { .. } | ToSupervisor::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! A tunnel's status from its own report, and what its configuration and the host add.
+
+use std::{collections::HashMap, net::SocketAddr};
+
+use convoy_config::{Config, encode_key};
+use convoy_proto::config::PublicKey;
+use convoy_report::{Counters, Peer, PeerState, PeerStatus, Rate, Report, Status};
+
+use crate::route;
+
+/// The most peers whose routes are looked up.
+const MAX_ROUTES: usize = 64;
+
+/// Packets of which congestion alone does not mark all.
+const MANY_PACKETS: u64 = 1_000;
+
+/// Facts about peers that the tunnel does not know: by public keys in base64.
+#[derive(Debug, Default)]
+pub struct Known {
+    names: HashMap<String, String>,
+    /// Why their endpoints have no address.
+    problems: HashMap<String, String>,
+}
+
+impl Known {
+    /// Takes the names of a configuration, and why endpoints have no address by public keys.
+    pub fn new(config: &Config, problems: HashMap<PublicKey, String>) -> Self {
+        let named = config.peers.iter().filter_map(|peer| {
+            let name = peer.friendly_name.clone()?;
+            Some((text_of(&peer.public_key.value), name))
+        });
+        let problems = problems.into_iter();
+        Self {
+            names: named.collect(),
+            problems: problems
+                .map(|(key, problem)| (text_of(&key), problem))
+                .collect(),
+        }
+    }
+}
+
+/// Describes what a tunnel reports, and why its peers cannot be reached.
+pub fn describe(report: Report, known: &Known) -> Status {
+    let mtu = report.counters.state.get("mtu");
+    let recent = report.recent.and_then(|recent| {
+        let seconds = recent.milliseconds as f64 / 1_000.0;
+        Rate::of(recent.inbound.bytes, recent.outbound.bytes, seconds)
+    });
+    let fwmark = report.fwmark;
+    let warnings = [marks(&report.counters), loops(&report)];
+    let warnings = warnings.into_iter().flatten().collect();
+    let peers = report.peers.into_iter().enumerate().map(|(number, peer)| {
+        let endpoint = peer.endpoint.as_ref();
+        let endpoint = endpoint.filter(|_| number < MAX_ROUTES);
+        let endpoint = endpoint.and_then(|endpoint| endpoint.parse::<SocketAddr>().ok());
+        let refusal = endpoint.and_then(|endpoint| route::refusal(endpoint, fwmark));
+        describe_peer(peer, known, refusal)
+    });
+    Status {
+        version: Some(report.version),
+        public_key: report.public_key,
+        mtu: mtu.and_then(|mtu| mtu.parse().ok()),
+        listen_port: report.listen_port,
+        fwmark,
+        rate: recent,
+        peers: peers.collect(),
+        warnings,
+        stats: Some(report.counters),
+        ..Status::default()
+    }
+}
+
+/// Says that routers mark all packets as congested, if they do: connections with ECN stay slow then.
+fn marks(counters: &Counters) -> Option<String> {
+    let (marked, all) = (counters.congested_packets(), counters.inbound.packets);
+    // Congestion marks some. A packet that was marked may have been dropped afterwards.
+    let is_whole = all >= MANY_PACKETS && marked.saturating_mul(100) >= all.saturating_mul(99);
+    is_whole.then(|| {
+        format!(
+            "{marked} of {all} packets came marked as congested (ECN CE): a router on the way marks everything, so \
+             connections that use ECN stay slow (fix: that router, or `sysctl net.ipv4.tcp_ecn=0` at both ends)"
+        )
+    })
+}
+
+/// Says that the way to a peer leads into the tunnel itself, if a peer is not connected and datagrams came back.
+fn loops(report: &Report) -> Option<String> {
+    let dropped = report.counters.drops.get("outbound_loop").copied();
+    let dropped = dropped.filter(|count| *count > 0)?;
+    let mut peers = report.peers.iter();
+    let is_cut_off = peers.any(|it| it.endpoint.is_some() && it.connected_since.is_none());
+    is_cut_off.then(|| {
+        format!(
+            "{dropped} datagrams of the tunnel were routed back into it and dropped (fix: remove the route to the \
+             peer's endpoint through this interface; `convoy doctor` names the endpoint)"
+        )
+    })
+}
+
+/// `refusal`: why the host has no route to its endpoint.
+fn describe_peer(peer: Peer, known: &Known, refusal: Option<&'static str>) -> PeerStatus {
+    let unknown = known.problems.get(&peer.public_key);
+    let (state, problem) = match &peer.endpoint {
+        Some(endpoint) => state_at(&peer, endpoint, refusal),
+        None => match unknown {
+            Some(problem) => (PeerState::NameNotFound, Some(problem.clone())),
+            None => {
+                let problem = "it has no endpoint: it must call first";
+                (PeerState::NoEndpoint, Some(problem.to_owned()))
+            }
+        },
+    };
+    PeerStatus {
+        name: known.names.get(&peer.public_key).cloned(),
+        state,
+        problem,
+        rate: None,
+        peer,
+    }
+}
+
+fn state_at(
+    peer: &Peer,
+    endpoint: &str,
+    refusal: Option<&'static str>,
+) -> (PeerState, Option<String>) {
+    if let Some(refusal) = refusal {
+        let problem = format!("no route to {endpoint}: {refusal}");
+        return (PeerState::NoRoute, Some(problem));
+    }
+    let failure = failure_of(peer, endpoint);
+    if peer.connected_since.is_some() {
+        // Perhaps not for much longer.
+        return (PeerState::Connected, failure.map(|(_, problem)| problem));
+    }
+    match failure {
+        Some((state, problem)) => (state, Some(problem)),
+        None if peer.is_handshaking => (PeerState::Connecting, None),
+        None => (PeerState::Idle, None),
+    }
+}
+
+/// Why its handshakes fail, if they do.
+fn failure_of(peer: &Peer, endpoint: &str) -> Option<(PeerState, String)> {
+    let times = |count: u32| match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    };
+    if peer.unauthentic_responses > 0 {
+        let problem = format!(
+            "{endpoint} has answered {} with other keys: check that both sides have the same preshared key",
+            times(peer.unauthentic_responses)
+        );
+        return Some((PeerState::NotAuthentic, problem));
+    }
+    (peer.unanswered_initiations > 0).then(|| {
+        let problem = format!(
+            "{endpoint} was called {} and has not answered: check its address and port, its public key, and \
+             that it knows ours",
+            times(peer.unanswered_initiations)
+        );
+        (PeerState::NoAnswer, problem)
+    })
+}
+
+fn text_of(key: &PublicKey) -> String {
+    encode_key(&key.0).as_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_peer_says_why_packets_do_not_get_through() {
+        let connected = Peer {
+            connected_since: Some(7),
+            ..called()
+        };
+        let silent = Peer {
+            unanswered_initiations: 3,
+            ..called()
+        };
+        let waiting = Peer {
+            is_handshaking: true,
+            ..called()
+        };
+        let other = Peer {
+            unauthentic_responses: 1,
+            unanswered_initiations: 3,
+            ..called()
+        };
+        let caller = Peer {
+            endpoint: None,
+            ..called()
+        };
+        for (peer, refusal, state, words) in [
+            (called(), None, PeerState::Idle, ""),
+            (connected.clone(), None, PeerState::Connected, ""),
+            (waiting.clone(), None, PeerState::Connecting, ""),
+            (silent, None, PeerState::NoAnswer, "called 3 times"),
+            (other, None, PeerState::NotAuthentic, "answered once"),
+            (caller, None, PeerState::NoEndpoint, "must call first"),
+            (
+                waiting,
+                Some("Network is unreachable"),
+                PeerState::NoRoute,
+                "no route to 192.0.2.1:51820: Network is unreachable",
+            ),
+            (connected, Some("x"), PeerState::NoRoute, ""),
+        ] {
+            let status = describe_peer(peer, &Known::default(), refusal);
+            assert_eq!(status.state, state);
+            let problem = status.problem.unwrap_or_default();
+            assert!(problem.contains(words), "no {words:?} in {problem}");
+        }
+    }
+
+    #[test]
+    fn a_session_lasts_while_its_renewal_gets_no_answer() {
+        let peer = Peer {
+            connected_since: Some(7),
+            unanswered_initiations: 1,
+            ..called()
+        };
+        let status = describe_peer(peer, &Known::default(), None);
+        assert_eq!(status.state, PeerState::Connected);
+        assert!(status.problem.unwrap().contains("has not answered"));
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_the_reason() {
+        let text = "[Interface]\nPrivateKey = BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=\n[Peer]\n# friendly_name = Office\n\
+            PublicKey = BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=\nEndpoint = vpn.example.org:1\n";
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.conf");
+        std::fs::write(&path, text).unwrap();
+        let config = convoy_config::read(&path).unwrap().config;
+        let key = config.peers[0].public_key.value;
+        let problem = "name not found: vpn.example.org".to_owned();
+        let known = Known::new(&config, HashMap::from([(key, problem.clone())]));
+        let peer = Peer {
+            public_key: text_of(&key),
+            endpoint: None,
+            ..called()
+        };
+        let status = describe_peer(peer, &known, None);
+        assert_eq!(status.state, PeerState::NameNotFound);
+        assert_eq!(status.problem, Some(problem));
+        assert_eq!(status.name.as_deref(), Some("Office"));
+    }
+
+    /// Nothing has happened with it yet.
+    fn called() -> Peer {
+        Peer {
+            public_key: "key".to_owned(),
+            endpoint: Some("192.0.2.1:51820".to_owned()),
+            ..Peer::default()
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The list of peers.
+
+use convoy_report::{PeerState, PeerStatus};
+use convoy_stats::binary;
+use jiff::Timestamp;
+use ratatui::{
+    Frame,
+    layout::{Constraint, Rect},
+    style::{Color, Style, Stylize as _},
+    text::{Line, Text},
+    widgets::{Block, Borders, Cell, Row, Table},
+};
+
+use crate::text::words::until_now;
+
+/// Characters of a key without a name.
+const KEY_CHARACTERS: usize = 8;
+
+/// Above the peers.
+const HEADER_LINES: u16 = 2;
+
+/// Draws the peers from number `top` on; returns the first that is shown.
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    peers: &[PeerStatus],
+    top: usize,
+    now: Timestamp,
+) -> usize {
+    let room = usize::from(area.height.saturating_sub(HEADER_LINES));
+    let top = top.min(peers.len().saturating_sub(room));
+    let last = (top + room).min(peers.len());
+    let connected = peers.iter().filter(|it| it.state == PeerState::Connected);
+    let title = format!(
+        " Peers: {} connected of {} ",
+        connected.count(),
+        peers.len()
+    );
+    let mut block = Block::new().borders(Borders::TOP).title(title);
+    if last - top < peers.len() {
+        let shown = format!(" {}–{last} ", top + 1);
+        block = block.title_top(Line::from(shown).right_aligned());
+    }
+    let header = ["peer", "state", "endpoint", "seen", "received/s", "sent/s"];
+    let header = header
+        .into_iter()
+        .enumerate()
+        .map(|(column, name)| match column {
+            0 => Text::from(format!(" {name}")),
+            1 | 2 => Text::from(name),
+            _ => Text::from(name).right_aligned(),
+        });
+    let rows = peers[top..last].iter().map(|peer| row(peer, now));
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(14),
+        Constraint::Fill(2),
+        Constraint::Length(5),
+        Constraint::Length(11),
+        Constraint::Length(11),
+    ];
+    let table = Table::new(rows, widths);
+    let table = table.header(Row::new(header).dim()).block(block);
+    frame.render_widget(table, area);
+    top
+}
+
+fn row(status: &PeerStatus, now: Timestamp) -> Row<'static> {
+    let peer = &status.peer;
+    let name = status.name.clone().unwrap_or_else(|| {
+        let key: String = peer.public_key.chars().take(KEY_CHARACTERS).collect();
+        format!("{key}…")
+    });
+    let (state, color) = state(status.state);
+    let seen = peer
+        .latest_handshake
+        .map(|time| short(until_now(time, now)));
+    let seen = seen.unwrap_or_else(|| "never".to_owned());
+    let rate = |rate| Text::from(binary(rate)).right_aligned();
+    let rates = status.rate.unwrap_or_default();
+    Row::new([
+        Cell::from(format!(" {name}")),
+        Cell::from(state).style(Style::new().fg(color)),
+        Cell::from(peer.endpoint.clone().unwrap_or_default()),
+        Cell::from(Text::from(seen).right_aligned()),
+        Cell::from(rate(rates.rx)),
+        Cell::from(rate(rates.tx)),
+    ])
+}
+
+fn state(state: PeerState) -> (&'static str, Color) {
+    match state {
+        PeerState::Connected => ("connected", Color::Green),
+        PeerState::Connecting => ("connecting", Color::Yellow),
+        PeerState::Idle => ("idle", Color::Reset),
+        PeerState::NoAnswer => ("no answer", Color::Red),
+        PeerState::NotAuthentic => ("not authentic", Color::Red),
+        PeerState::NoRoute => ("no route", Color::Red),
+        PeerState::NameNotFound => ("name not found", Color::Red),
+        PeerState::NoEndpoint => ("no endpoint", Color::Red),
+    }
+}
+
+/// In the largest unit.
+fn short(seconds: u64) -> String {
+    let (minute, hour, day) = (60, 60 * 60, 24 * 60 * 60);
+    match seconds {
+        _ if seconds >= day => format!("{}d", seconds / day),
+        _ if seconds >= hour => format!("{}h", seconds / hour),
+        _ if seconds >= minute => format!("{}m", seconds / minute),
+        _ => format!("{seconds}s"),
+    }
+}

@@ -1,0 +1,361 @@
+//! The supervisor's socket, `/run/convoy/NAME.control`: one line of JSON asks, one answers. After the answer to
+//! [`Request::Subscribe`], there is a line for each event.
+
+mod subscription;
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream as StdUnixStream,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use convoy_host::NetworkNamespace;
+use convoy_process::{
+    logging::LogLevel,
+    socket::{self, SocketFile},
+};
+use convoy_report::Status;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _},
+    net::{UnixListener, UnixStream},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::events::Event;
+use subscription::MAX_SUBSCRIBERS;
+
+/// The most bytes of a request.
+pub(crate) const MAX_REQUEST: usize = 64 << 10;
+
+/// The most bytes of an answer: the status of some 100,000 peers.
+pub(crate) const MAX_REPLY: usize = 64 << 20;
+
+/// The most clients at once; further ones wait until they are accepted.
+const MAX_CLIENTS: u32 = 8;
+
+/// How long a client may take to ask, and to read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a supervisor may take to tell its status; it waits for its tunnel, too.
+const STATUS_TIME: Duration = Duration::from_secs(15);
+
+/// How long a supervisor that was killed may take to close its socket, and how often to try again.
+const DYING_TIME: Duration = Duration::from_secs(1);
+const DYING_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// A request to a supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Take the tunnel down.
+    Down,
+    /// Read the configuration again.
+    Reload,
+    /// Tell the status.
+    Status,
+    /// Let packets leave outside of the tunnel.
+    Pause {
+        /// Length of the pause.
+        seconds: u64,
+    },
+    /// End the pause.
+    Resume,
+    /// Log up to a level for a time.
+    Log {
+        /// The least important messages that are logged.
+        level: LogLevel,
+        /// Length of the time.
+        seconds: u64,
+    },
+    /// Answered with [`Reply::Done`], which the events follow.
+    Subscribe,
+}
+
+/// A supervisor's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It is done, with these warnings.
+    Done {
+        /// In words.
+        warnings: Vec<String>,
+    },
+    /// It is not.
+    Failed {
+        /// In words.
+        reason: String,
+    },
+    /// Answer to [`Request::Status`].
+    Status(Box<Status>),
+}
+
+/// A request, and where its answer goes. Dropped unanswered, the client learns that the tunnel goes down.
+#[derive(Debug)]
+pub struct Asked {
+    /// The request.
+    pub request: Request,
+    /// Where its answer goes.
+    pub reply: oneshot::Sender<Reply>,
+    /// Where events go, if it asks for them.
+    pub subscriber: Option<mpsc::Sender<Event>>,
+}
+
+/// The supervisor's end.
+#[derive(Debug)]
+pub struct Control {
+    requests: mpsc::Receiver<Asked>,
+    clients: Arc<Semaphore>,
+    accepting: AbortHandle,
+    file: SocketFile,
+}
+
+impl Control {
+    /// Listens at `path`.
+    pub fn listen(path: &Path) -> anyhow::Result<Self> {
+        let (listener, file) = socket::bind(path)?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener).context("cannot serve the socket")?;
+        let clients = Arc::new(Semaphore::new(MAX_CLIENTS as usize));
+        let (sender, requests) = mpsc::channel(MAX_CLIENTS as usize);
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&clients), sender));
+        Ok(Self {
+            requests,
+            clients,
+            accepting: accepting.abort_handle(),
+            file,
+        })
+    }
+
+    /// The next request. May be cancelled.
+    pub async fn next(&mut self) -> Asked {
+        match self.requests.recv().await {
+            Some(asked) => asked,
+            // Nobody accepts any more, which only a panic can cause.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a client that wants the tunnel down, and refuses all other requests with `reason`. May be cancelled.
+    pub(crate) async fn next_down(&mut self, reason: &str) -> oneshot::Sender<Reply> {
+        loop {
+            let Asked { request, reply, .. } = self.next().await;
+            if request == Request::Down {
+                return reply;
+            }
+            let reason = reason.to_owned();
+            // A client that has left is not interested; nor below.
+            let _ = reply.send(Reply::Failed { reason });
+        }
+    }
+
+    /// Removes the socket, so that nobody finds a supervisor here any more. Then answers the last clients, and
+    /// waits, for a limited time, until they have read it.
+    pub async fn finish(mut self, clients: Vec<oneshot::Sender<Reply>>, reply: &Reply) {
+        self.accepting.abort();
+        self.file.remove();
+        for client in clients {
+            let _ = client.send(reply.clone());
+        }
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
+        let all = self.clients.acquire_many(MAX_CLIENTS);
+        if timeout(PATIENCE, all).await.is_err() {
+            debug!("A client does not read its answer");
+        }
+    }
+}
+
+async fn accept(listener: UnixListener, clients: Arc<Semaphore>, requests: mpsc::Sender<Asked>) {
+    let places = Arc::new(Semaphore::new(MAX_SUBSCRIBERS));
+    // It fails only once the semaphore is closed, which nobody does.
+    while let Ok(permit) = Arc::clone(&clients).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let places = Arc::clone(&places);
+                tokio::spawn(serve(stream, requests.clone(), permit, places));
+            }
+            Err(error) => {
+                warn!("cannot accept a connection: {error}");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one client, for as long as it has its permit.
+async fn serve(
+    mut stream: UnixStream,
+    requests: mpsc::Sender<Asked>,
+    permit: OwnedSemaphorePermit,
+    places: Arc<Semaphore>,
+) {
+    let reply = match timeout(PATIENCE, read_request(&mut stream)).await {
+        Ok(Ok(Request::Subscribe)) => {
+            return subscription::serve(stream, requests, permit, places).await;
+        }
+        Ok(Ok(request)) => answer(request, None, &requests).await,
+        Ok(Err(reason)) => Reply::Failed { reason },
+        Err(_) => Reply::Failed {
+            reason: format!("no request within {} s", PATIENCE.as_secs()),
+        },
+    };
+    let written = async {
+        write(&mut stream, &reply).await?;
+        stream.shutdown().await
+    };
+    if let Err(error) = in_time(written).await {
+        debug!("A client did not read its answer: {error}");
+    }
+    drop(permit);
+}
+
+async fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
+    stream.write_all(&line_of(message)?).await
+}
+
+async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let written = timeout(PATIENCE, written).await;
+    written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+fn line_of<T: Serialize>(message: &T) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
+    let mut line = Vec::new();
+    let mut bounded = tokio::io::BufReader::new(stream).take(MAX_REQUEST as u64 + 1);
+    let read = bounded.read_until(b'\n', &mut line).await;
+    read.map_err(|error| format!("cannot read the request: {error}"))?;
+    parse(&line)
+}
+
+async fn answer(
+    request: Request,
+    subscriber: Option<mpsc::Sender<Event>>,
+    requests: &mpsc::Sender<Asked>,
+) -> Reply {
+    let (reply, answered) = oneshot::channel();
+    let asked = Asked {
+        request,
+        reply,
+        subscriber,
+    };
+    // If nobody takes it, the answer says so.
+    let _ = requests.send(asked).await;
+    answered.await.unwrap_or_else(|_| Reply::Failed {
+        reason: "the tunnel is going down".to_owned(),
+    })
+}
+
+/// Reads a request from one line, with its end.
+fn parse(line: &[u8]) -> Result<Request, String> {
+    match line.split_last() {
+        Some((b'\n', request)) => serde_json::from_slice(request)
+            .map_err(|error| format!("this version of convoy does not know the request: {error}")),
+        _ if line.len() > MAX_REQUEST => {
+            Err(format!("the request is longer than {MAX_REQUEST} bytes"))
+        }
+        _ => Err("the request does not end with a new line".to_owned()),
+    }
+}
+
+/// Why a supervisor did not answer.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error("no supervisor is running")]
+    NoSupervisor,
+    /// It is in another network namespace, where the interface is another one.
+    #[error(
+        "this tunnel is in {0}, and there is none of its name here (fix: `{entry} convoy …` asks it)",
+        entry = .0.entry()
+    )]
+    Elsewhere(NetworkNamespace),
+    /// The socket cannot be used.
+    #[error("cannot ask the supervisor: {0}{fix}", fix = fix(.0))]
+    Io(#[from] io::Error),
+    /// It ended before it answered.
+    #[error("the supervisor ended before it answered: see its log")]
+    Ended,
+    /// It has not answered in time.
+    #[error("the supervisor does not answer: `kill -9` ends it, and `convoy up` starts another")]
+    Silent,
+    /// It belongs to another version.
+    #[error("the supervisor's answer is not known to this version of convoy: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// Asks the supervisor that listens at `path`, and waits for as long as it takes, but for its status only
+/// [`STATUS_TIME`]. One that dies meanwhile may still take connections for a moment.
+pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
+    let deadline = Instant::now() + DYING_TIME;
+    let limit = matches!(request, Request::Status).then_some(STATUS_TIME);
+    loop {
+        match ask_once(path, request, limit) {
+            Err(AskError::Ended) if Instant::now() < deadline => thread::sleep(DYING_PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<Reply, AskError> {
+    let mut stream = StdUnixStream::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoSupervisor,
+        _ => AskError::Io(error),
+    })?;
+    let changes_nothing = matches!(request, Request::Status | Request::Subscribe);
+    if let Some(namespace) = elsewhere(&stream).filter(|_| !changes_nothing) {
+        return Err(AskError::Elsewhere(namespace));
+    }
+    stream.set_read_timeout(limit)?;
+    stream.write_all(&line_of(request)?).map_err(ended)?;
+    let mut answer = Vec::new();
+    let mut bounded = BufReader::new(stream).take(MAX_REPLY as u64);
+    bounded.read_until(b'\n', &mut answer).map_err(ended)?;
+    if answer.last() != Some(&b'\n') {
+        return Err(AskError::Ended);
+    }
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// The network namespace of the process at the other end, if that is another one.
+fn elsewhere(stream: &StdUnixStream) -> Option<NetworkNamespace> {
+    let process = getsockopt(stream, PeerCredentials).ok()?.pid();
+    let theirs = NetworkNamespace::of_process(process.cast_unsigned())?;
+    let ours = NetworkNamespace::here().ok()?;
+    (theirs != ours).then_some(theirs)
+}
+
+fn ended(error: io::Error) -> AskError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => AskError::Ended,
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent,
+        _ => AskError::Io(error),
+    }
+}
+
+fn fix(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (run as root)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests;

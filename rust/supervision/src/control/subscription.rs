@@ -1,0 +1,158 @@
+//! A client that follows the events: after the answer to its request, a line of JSON for each, until either end closes.
+
+use std::sync::Arc;
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+};
+
+use super::{Asked, Reply, Request, answer, in_time, line_of, write};
+use crate::events::{Event, QUEUE};
+
+/// The most subscribers at once; further ones are refused. They do not count as clients: those may be needed to take
+/// the tunnel down.
+pub(super) const MAX_SUBSCRIBERS: usize = 8;
+
+/// Serves a client that has asked for events.
+pub(super) async fn serve(
+    mut stream: UnixStream,
+    requests: mpsc::Sender<Asked>,
+    client: OwnedSemaphorePermit,
+    places: Arc<Semaphore>,
+) {
+    let place = places.try_acquire_owned();
+    let (sender, events) = mpsc::channel(QUEUE);
+    let reply = match &place {
+        Ok(_) => answer(Request::Subscribe, Some(sender), &requests).await,
+        Err(_) => Reply::Failed {
+            reason: format!("{MAX_SUBSCRIBERS} programs follow its events already"),
+        },
+    };
+    let written = in_time(write(&mut stream, &reply)).await;
+    drop(client);
+    if written.is_ok() && matches!(reply, Reply::Done { .. }) {
+        pass_on(stream, events).await;
+    }
+    drop(place);
+}
+
+async fn pass_on(mut stream: UnixStream, mut events: mpsc::Receiver<Event>) {
+    let (mut reader, mut writer) = stream.split();
+    // A client has nothing more to say: it has left.
+    let mut left = [0];
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            _ = reader.read(&mut left) => return,
+        };
+        let line = event.and_then(|event| line_of(&event).ok());
+        let Some(line) = line else { return };
+        let written = tokio::select! {
+            written = writer.write_all(&line) => written.is_ok(),
+            _ = reader.read(&mut left) => return,
+        };
+        if !written {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+
+    use super::*;
+    use crate::{control::Control, events::What};
+
+    #[tokio::test]
+    async fn a_subscriber_gets_events_until_it_leaves() {
+        let scene = Scene::new();
+        let mut control = Control::listen(&scene.path).unwrap();
+        let mut client = scene.subscribe().await;
+        let events = accepted(&mut control).await;
+        assert_eq!(line(&mut client).await, r#"{"done":{"warnings":[]}}"#);
+        for what in [What::WokeUp, What::NetworkChanged] {
+            let event = Event::now("wg0", what);
+            let expected = serde_json::to_string(&event).unwrap();
+            events.send(event).await.unwrap();
+            assert_eq!(line(&mut client).await, expected);
+        }
+        drop(client);
+        events.closed().await;
+    }
+
+    #[tokio::test]
+    async fn a_subscription_ends_with_the_supervisors_interest() {
+        let scene = Scene::new();
+        let mut control = Control::listen(&scene.path).unwrap();
+        let mut client = scene.subscribe().await;
+        drop(accepted(&mut control).await);
+        line(&mut client).await;
+        assert_eq!(client.next_line().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn further_subscribers_are_refused_and_clients_are_not() {
+        let scene = Scene::new();
+        let mut control = Control::listen(&scene.path).unwrap();
+        let mut subscribed = Vec::new();
+        for _ in 0..MAX_SUBSCRIBERS {
+            let mut client = scene.subscribe().await;
+            let events = accepted(&mut control).await;
+            line(&mut client).await;
+            subscribed.push((client, events));
+        }
+        let refused = line(&mut scene.subscribe().await).await;
+        assert!(refused.contains("follow its events already"), "{refused}");
+        let _client = scene.ask("\"status\"\n").await;
+        assert_eq!(control.next().await.request, Request::Status);
+        drop(subscribed.pop());
+        // Its place is free as soon as its end is seen.
+        loop {
+            let mut client = scene.subscribe().await;
+            tokio::select! {
+                asked = control.next() => break assert_eq!(asked.request, Request::Subscribe),
+                refused = line(&mut client) => assert!(refused.contains("failed"), "{refused}"),
+            }
+        }
+    }
+
+    struct Scene {
+        path: std::path::PathBuf,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            Self {
+                path: directory.path().join("wg0.control"),
+                _directory: directory,
+            }
+        }
+
+        async fn subscribe(&self) -> Lines<BufReader<UnixStream>> {
+            self.ask("\"subscribe\"\n").await
+        }
+
+        async fn ask(&self, request: &str) -> Lines<BufReader<UnixStream>> {
+            let mut client = UnixStream::connect(&self.path).await.unwrap();
+            client.write_all(request.as_bytes()).await.unwrap();
+            BufReader::new(client).lines()
+        }
+    }
+
+    async fn accepted(control: &mut Control) -> mpsc::Sender<Event> {
+        let asked = control.next().await;
+        assert_eq!(asked.request, Request::Subscribe);
+        let warnings = Vec::new();
+        asked.reply.send(Reply::Done { warnings }).unwrap();
+        asked.subscriber.unwrap()
+    }
+
+    async fn line(client: &mut Lines<BufReader<UnixStream>>) -> String {
+        client.next_line().await.unwrap().unwrap()
+    }
+}

@@ -1,0 +1,269 @@
+//! Model of what `convoy events --json` prints: `rust/convoy/schema/events.schema.json` describes it.
+
+use std::{fmt, net::SocketAddr};
+
+use convoy_config::encode_key;
+use convoy_proto::config::PublicKey;
+use convoy_stats::direct::reason;
+use serde::Serialize;
+
+/// A line of `convoy events --json`: something has happened to a tunnel.
+///
+/// Later versions may add events and fields; what is here keeps its name and meaning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Event {
+    /// In UTC, as RFC 3339 writes it: `2026-01-31T23:59:59.123Z`.
+    pub time: String,
+    /// The tunnel's interface.
+    pub interface: String,
+    /// Words for what has happened.
+    pub message: String,
+    /// The event itself.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// Kind of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum What {
+    /// The tunnel has come up.
+    Up,
+    /// The tunnel goes down. Its kill switch opens, unless it is persistent.
+    Down {
+        /// In words.
+        reason: String,
+    },
+    /// A handshake with the peer was answered, which had not been up.
+    PeerUp(Peer),
+    /// The peer was up and no longer answers: since the last handshake, 180 s have passed, after which no session can
+    /// be used, or 20 initiations had no answer.
+    PeerDown(Peer),
+    /// The peer has another endpoint: another one was chosen, or it has roamed.
+    PeerMoved {
+        /// The peer.
+        #[serde(flatten)]
+        peer: Peer,
+        /// The former endpoint, if it is known.
+        from: Option<String>,
+    },
+    /// Data to a direct peer takes another path.
+    PathChanged {
+        /// The peer's public key in base64.
+        peer: String,
+        /// Its address inside the tunnel.
+        address: Option<String>,
+        /// Address and port of the direct path; without one, data goes by the hub.
+        remote: Option<String>,
+        /// How this address came to be known: `host`, `mapped`, `reflexive`, `learnt` or `relayed`.
+        kind: Option<String>,
+        /// Why there is no direct path, in one word, as in `convoy status --json`.
+        why: Option<String>,
+    },
+    /// Datagrams leave by another device, gateway or source address than before.
+    NetworkChanged,
+    /// The machine has slept.
+    WokeUp,
+    /// From now on, nothing leaves outside the tunnel.
+    KillSwitchClosed,
+    /// Packets may leave outside the tunnel.
+    KillSwitchOpened,
+    /// Packets leave outside the tunnel for a time.
+    Paused {
+        /// For how long.
+        seconds: u64,
+    },
+    /// The pause is over.
+    Resumed,
+    /// Another configuration is in effect.
+    Reloaded,
+    /// Something is wrong or missing from now on, or packets go elsewhere than one may expect.
+    Warning {
+        /// In words, as `convoy status` shows it.
+        warning: String,
+    },
+    /// The process that carries the packets has died, and all sessions with it.
+    TunnelDied {
+        /// In words, if it is known.
+        reason: Option<String>,
+    },
+    /// Another process carries the packets.
+    TunnelRestarted,
+    /// The process of `convoy up` is gone; what happened until another one runs is not known.
+    SupervisorDied,
+    /// Another process of `convoy up` has taken the tunnel over.
+    SupervisorRestarted,
+    /// Events are missing here, as they were not read in time.
+    EventsLost {
+        /// Their number.
+        count: u64,
+    },
+}
+
+/// A peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Peer {
+    /// Its public key in base64.
+    pub peer: String,
+    /// The `# friendly_name` above it in the configuration.
+    pub name: Option<String>,
+    /// Its endpoint, if it is known.
+    pub endpoint: Option<String>,
+}
+
+impl Event {
+    /// Something that happens now.
+    pub fn now(interface: &str, what: What) -> Self {
+        let now = jiff::Timestamp::now();
+        Self {
+            time: format!("{now:.3}"),
+            interface: interface.to_owned(),
+            message: what.to_string(),
+            what,
+        }
+    }
+}
+
+impl Peer {
+    pub fn new(key: &PublicKey, name: Option<&str>, endpoint: Option<SocketAddr>) -> Self {
+        Self {
+            peer: encode_key(&key.0).as_str().to_owned(),
+            name: name.map(str::to_owned),
+            endpoint: endpoint.map(|endpoint| endpoint.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Up => f.write_str("the tunnel is up"),
+            Self::Down { reason } => write!(f, "the tunnel goes down: {reason}"),
+            Self::PeerUp(peer) => write!(f, "{peer} is up{}", At(" at ", &peer.endpoint)),
+            Self::PeerDown(peer) => {
+                write!(
+                    f,
+                    "{peer} is down: no answer{}",
+                    At(" from ", &peer.endpoint)
+                )
+            }
+            Self::PeerMoved { peer, from } => {
+                let (from, to) = (At(" from ", from), At(" to ", &peer.endpoint));
+                write!(f, "{peer} has moved{from}{to}")
+            }
+            Self::PathChanged {
+                peer,
+                address,
+                remote,
+                why,
+                ..
+            } => {
+                let peer = address.as_ref().unwrap_or(peer);
+                match remote {
+                    Some(remote) => write!(f, "{peer} is reached directly, at {remote}"),
+                    None => write!(
+                        f,
+                        "{peer} is reached by the hub: {}",
+                        reason(why.as_deref())
+                    ),
+                }
+            }
+            Self::NetworkChanged => f.write_str("the network has changed"),
+            Self::WokeUp => f.write_str("the machine has slept"),
+            Self::KillSwitchClosed => f.write_str("the kill switch is closed"),
+            Self::KillSwitchOpened => f.write_str("the kill switch is open"),
+            Self::Paused { seconds } => {
+                write!(
+                    f,
+                    "paused for {seconds} s: packets leave outside the tunnel"
+                )
+            }
+            Self::Resumed => f.write_str("the pause is over"),
+            Self::Reloaded => f.write_str("another configuration is in effect"),
+            Self::Warning { warning } => f.write_str(warning),
+            Self::TunnelDied { reason: None } => f.write_str("the tunnel process has died"),
+            Self::TunnelDied {
+                reason: Some(reason),
+            } => write!(f, "the tunnel process has died: {reason}"),
+            Self::TunnelRestarted => f.write_str("another tunnel process was started"),
+            Self::SupervisorDied => f.write_str("the supervisor is gone"),
+            Self::SupervisorRestarted => f.write_str("another supervisor has taken over"),
+            Self::EventsLost { count } => {
+                write!(f, "{count} events were lost, as they were not read in time")
+            }
+        }
+    }
+}
+
+/// By its name, if it has one.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_ref().unwrap_or(&self.peer))
+    }
+}
+
+/// An endpoint and what stands before it; nothing if it is unknown.
+struct At<'a>(&'static str, &'a Option<String>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Some(endpoint) => write!(f, "{}{endpoint}", self.0),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_flat_object_with_time_and_message() {
+        let key = PublicKey([7; 32]);
+        let endpoint = "192.0.2.2:51820".parse().ok();
+        let what = What::PeerMoved {
+            peer: Peer::new(&key, Some("Office"), endpoint),
+            from: Some("192.0.2.1:51820".to_owned()),
+        };
+        let event = Event {
+            time: "2026-01-31T23:59:59.123Z".to_owned(),
+            ..Event::now("wg0", what)
+        };
+        let expected = r#"{"time":"2026-01-31T23:59:59.123Z","interface":"wg0","message":"Office has moved from 192.0.2.1:51820 to 192.0.2.2:51820","event":"peer_moved","peer":"BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","name":"Office","endpoint":"192.0.2.2:51820","from":"192.0.2.1:51820"}"#;
+        assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_path_is_told_in_words() {
+        let changed = |remote: Option<&str>, why: Option<&str>| What::PathChanged {
+            peer: "key".to_owned(),
+            address: Some("10.8.0.3".to_owned()),
+            remote: remote.map(str::to_owned),
+            kind: None,
+            why: why.map(str::to_owned),
+        };
+        let direct = changed(Some("192.0.2.7:51820"), None).to_string();
+        assert_eq!(direct, "10.8.0.3 is reached directly, at 192.0.2.7:51820");
+        let by_hub = changed(None, Some("unreachable")).to_string();
+        let expected = "10.8.0.3 is reached by the hub: none of its addresses answers";
+        assert_eq!(by_hub, expected);
+    }
+
+    #[test]
+    fn a_time_has_milliseconds() {
+        let time = Event::now("wg0", What::Up).time;
+        assert_eq!(time.len(), "2026-01-31T23:59:59.123Z".len(), "{time}");
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{time}");
+    }
+
+    #[test]
+    fn a_peer_without_a_name_is_called_by_its_key() {
+        let peer = Peer::new(&PublicKey([7; 32]), None, None);
+        let words = What::PeerDown(peer).to_string();
+        assert!(words.ends_with("BwcHBwc= is down: no answer"), "{words}");
+    }
+}
