@@ -79,7 +79,7 @@ mod tests {
         ("netlink-sys", &["convoy-gso"]),
         ("zbus", &["convoy-host", "convoy-supervision"]),
         ("landlock", &["convoy-daemon"]),
-        ("seccompiler", &["convoy", "convoy-daemon"]),
+        ("seccompiler", &["convoy-daemon", "convoy-rootless"]),
         (
             "clap",
             &[
@@ -90,6 +90,7 @@ mod tests {
                 "convoy-metrics",
                 "convoy-perf",
                 "convoy-process",
+                "convoy-rootless",
                 "convoy-stats",
                 "convoy-suite",
             ],
@@ -127,7 +128,7 @@ mod tests {
     ];
 
     /// Crates of the workspace that one may depend on. The data path stands on nothing of the client.
-    const FLOORS: [(&str, &[&str]); 33] = [
+    const FLOORS: [(&str, &[&str]); 34] = [
         ("convoy-types", &[]),
         ("convoy-lifecycle", &[]),
         ("convoy-packet", &[]),
@@ -311,6 +312,29 @@ mod tests {
                 "convoy-proto",
                 "convoy-report",
                 "convoy-stats",
+            ],
+        ),
+        (
+            "convoy-rootless",
+            &[
+                "convoy-config",
+                "convoy-daemon",
+                "convoy-desired",
+                "convoy-endpoints",
+                "convoy-gateway",
+                "convoy-keeper",
+                "convoy-lifecycle",
+                "convoy-metrics",
+                "convoy-namespace",
+                "convoy-network",
+                "convoy-packet",
+                "convoy-process",
+                "convoy-proto",
+                "convoy-report",
+                "convoy-smoltcp",
+                "convoy-status",
+                "convoy-supervision",
+                "convoy-tun",
             ],
         ),
     ];

@@ -3,6 +3,11 @@
 use clap::{Parser, Subcommand};
 use convoy_keeper::{privileges::TunnelProcessArgs, tunnel::STEP};
 use convoy_metrics::DaemonArgs;
+use convoy_rootless::{
+    args::NAMESPACE_HOLDER,
+    exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs},
+    forward::{ForwardArgs, ImportArgs},
+};
 use convoy_stats::StatsArgs;
 
 use crate::{
@@ -15,10 +20,7 @@ use crate::{
     daemon::args::DeviceName,
     doctor::{DoctorArgs, probes},
     documents::{self, GenerateDocumentsArgs},
-    exec::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs},
-    forward::{ForwardArgs, ImportArgs},
     help::HelpArgs,
-    userspace::args::NAMESPACE_HOLDER,
 };
 
 #[cfg(feature = "measure")]

@@ -16,12 +16,10 @@ use convoy_desired::{
 use convoy_doctor::{Diagnosis, Planned, Program, Standing, Subject, examine, examine_nat};
 use convoy_endpoints::Outside;
 use convoy_report::Condition;
+use convoy_rootless::holder;
 use tokio::runtime::Runtime;
 
-use crate::{
-    client::{owner, places, status},
-    userspace::holder,
-};
+use crate::client::{owner, places, status};
 
 pub(crate) use args::DoctorArgs;
 pub(crate) use convoy_doctor::probes;

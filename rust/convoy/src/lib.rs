@@ -7,19 +7,16 @@ mod cli;
 mod client;
 mod doctor;
 mod documents;
-mod exec;
-mod forward;
 mod help;
 mod keys;
 #[cfg(feature = "measure")]
 mod measure;
-mod userspace;
 mod wiping;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
-use convoy_daemon::{self as daemon, capture, supervised};
+use convoy_daemon::{self as daemon, capture};
 use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
 
 use cli::{Cli, Command};
@@ -35,11 +32,11 @@ pub fn run() -> ExitCode {
     let outcome = match (cli.command, cli.interface) {
         (Some(Command::Up(args)), _) => client::up::start(&args),
         (Some(Command::Down(args)), _) => client::down::run(&args),
-        (Some(Command::Exec(args)), _) => return exec::run(&args),
-        (Some(Command::ExecSupervisor(args)), _) => exec::supervise(&args),
-        (Some(Command::NamespaceHolder), _) => exec::hold(),
-        (Some(Command::Forward(args)), _) => forward::run(&args),
-        (Some(Command::Import(args)), _) => forward::import(&args),
+        (Some(Command::Exec(args)), _) => return convoy_rootless::exec::run(&args),
+        (Some(Command::ExecSupervisor(args)), _) => convoy_rootless::exec::supervise(&args),
+        (Some(Command::NamespaceHolder), _) => convoy_rootless::exec::hold(),
+        (Some(Command::Forward(args)), _) => convoy_rootless::forward::run(&args),
+        (Some(Command::Import(args)), _) => convoy_rootless::forward::import(&args),
         (Some(Command::Reload(args)), _) => client::requests::reload(&args),
         (Some(Command::Status(args)), _) => match client::status::run(&args) {
             Ok(code) => return code,

@@ -5,8 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use convoy_lifecycle::LONGEST_PAUSE;
 use convoy_metrics::DaemonArgs;
-
-use crate::userspace::args::UserspaceArgs;
+use convoy_rootless::args::UserspaceArgs;
 
 const UP_AFTER_HELP: &str = "\
 Examples:

@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use convoy_config::{Config, InterfaceName};
 use convoy_host::{HostError, open_kill_switch};
 use convoy_lifecycle as lifecycle;
+use convoy_rootless as userspace;
 use convoy_supervision::{
     Life, Outside,
     control::{AskError, Reply, Request, ask},
@@ -13,11 +14,7 @@ use convoy_supervision::{
 use tracing::warn;
 
 use super::{args::DownArgs, lock::lock, places, state::State, take_down::Remains};
-use crate::{
-    logging::say,
-    logging::{self, LogFormat},
-    userspace,
-};
+use crate::logging::{self, LogFormat, say};
 
 /// Takes tunnels down.
 pub(crate) fn run(args: &DownArgs) -> anyhow::Result<()> {

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use convoy_rootless as userspace;
 use convoy_supervision::control::{AskError, Reply, Request, ask};
 
 use super::{
     args::{PauseArgs, ReloadArgs, ResumeArgs},
     places,
 };
-use crate::{logging::say, userspace};
+use crate::logging::say;
 
 /// Applies the changes in a tunnel's files.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {

@@ -22,12 +22,13 @@ use convoy_config::{InterfaceName, Loaded};
 use convoy_host::is_kill_switch_closed;
 use convoy_keeper::tunnel;
 use convoy_report::{Condition, QueryError, Report, STATUS_SCHEMA, Status, Statuses, query};
+use convoy_rootless as userspace;
 use convoy_status::{Known, configured_switch, describe, rates, seconds, text, watch};
 use convoy_supervision::control::{AskError, Reply, Request, ask};
 use nix::unistd::geteuid;
 
 use super::{places, state::State};
-use crate::{client::args::StatusArgs, userspace};
+use crate::client::args::StatusArgs;
 
 /// As of `systemctl status`.
 const NOT_UP: u8 = 3;

@@ -10,6 +10,7 @@ use convoy_config::Config;
 use convoy_desired::{FIRST_MARK, reading};
 use convoy_host::{HostError, KillSwitch};
 use convoy_metrics::DaemonArgs;
+use convoy_rootless as userspace;
 use convoy_supervision::notify;
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
@@ -19,7 +20,7 @@ use crate::{
     background::{self, Output, Parent},
     logging,
     own_files::OwnFiles,
-    panics, process, userspace,
+    panics, process,
 };
 
 /// Wishes of the command line.
@@ -89,7 +90,7 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
         )?;
     }
     if args.userspace.userspace {
-        return userspace::up(path, args, parent);
+        return userspace::up(path, &args.daemon, &args.userspace, parent);
     }
     let config = read(&path)?;
     if userspace::has_forwarding(&config) {

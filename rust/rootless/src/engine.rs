@@ -16,17 +16,17 @@ use convoy_config::Config;
 use convoy_gateway::Inlet;
 use convoy_namespace::{Settings, Spaces};
 use convoy_network::{Family, NameServers, Network};
+use convoy_process::PROGRAM;
 use convoy_smoltcp::{self, MAX_FLOWS, Stack, device_pair};
 
 use super::{
     args::{EngineChoice, NAMESPACE_HOLDER},
     peers,
 };
-use crate::process::PROGRAM;
 use namespace::Inside;
 
 /// This program as the holder of namespaces.
-pub(crate) fn holder() -> Command {
+pub fn holder() -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg0("convoy").arg(NAMESPACE_HOLDER).env_clear();
     command

@@ -10,17 +10,17 @@ use convoy_proto::config::Prefix;
 use crate::forward::args::size;
 
 /// Too long for the names of interfaces, so that it cannot hide one.
-pub(crate) const NAMESPACE_HOLDER: &str = "namespace-holder";
+pub const NAMESPACE_HOLDER: &str = "namespace-holder";
 
 /// Switches of `convoy up --userspace`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Without root")]
-pub(crate) struct UserspaceArgs {
+pub struct UserspaceArgs {
     /// Change nothing on this host, and need no root: forward ports into the tunnel, and out of it
     ///
     /// The tunnel belongs to the caller, who ends it with `convoy down`; `convoy exec NAME -- COMMAND` joins it.
     #[arg(long, conflicts_with_all = ["adopt", "metrics"])]
-    pub(crate) userspace: bool,
+    pub userspace: bool,
 
     /// Listen on this host, and connect inside; with /udp, for datagrams
     ///
@@ -105,7 +105,7 @@ pub(crate) struct UserspaceArgs {
 
     /// The buffer of a connection while bytes move, 8K to 256K [default: 64K]
     #[arg(long, requires = "userspace", value_name = "SIZE", value_parser = size)]
-    pub(crate) buffer: Option<usize>,
+    pub buffer: Option<usize>,
 
     /// Engine of the network inside
     #[arg(long, requires = "userspace", value_name = "WHICH", value_enum, default_value_t = EngineChoice::Auto)]
@@ -137,7 +137,7 @@ impl UserspaceArgs {
     ///
     /// # Errors
     /// Why the file with the password cannot be used.
-    pub(crate) fn forwarding(&self) -> Result<Forwarding, String> {
+    pub fn forwarding(&self) -> Result<Forwarding, String> {
         let lists = [&self.local, &self.reverse, &self.socks5, &self.http_connect];
         let mut listeners: Vec<_> = lists.into_iter().flatten().cloned().collect();
         if let Some(file) = &self.login_file {

@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::bail;
 use convoy_config::InterfaceName;
+use convoy_daemon::places::Sockets as TunnelSockets;
+use convoy_process::socket;
 use convoy_supervision::control::Control;
 use tokio::{
     io::AsyncReadExt as _,
@@ -16,7 +18,6 @@ use tokio::{
 };
 
 use super::{commands::DELIVERY_TIME, run_directory::RunDirectory};
-use crate::{client::places::Sockets as TunnelSockets, socket};
 
 /// How long a former tunnel may take to end.
 const ENDING_TIME: Duration = Duration::from_secs(2 * DELIVERY_TIME.as_secs());

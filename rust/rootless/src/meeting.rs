@@ -6,10 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use convoy_daemon::supervised::descriptors;
 use convoy_namespace::Spaces;
+use convoy_process::background::READY;
 use tokio::io::Interest;
-
-use crate::{background::READY, supervised::descriptors};
 
 /// Longest report of an error in bytes.
 const MAX_REPORT: u64 = 16 << 10;

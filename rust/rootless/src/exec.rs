@@ -13,7 +13,7 @@
 //!
 //! 1. [`run`] asks the supervisor that runs, or starts one, for the namespaces.
 //! 2. [`command`] enters them, gives up all privileges and executes the command.
-//! 3. [`supervise`] keeps the tunnel meanwhile ([`crate::userspace`]).
+//! 3. [`supervise`] keeps the tunnel meanwhile ([`crate`]).
 
 mod args;
 mod command;
@@ -35,17 +35,12 @@ use std::{
 use anyhow::Context;
 use convoy_desired::reading;
 use convoy_keeper::tunnel::arguments;
+use convoy_process::{self as process, logging, own_files::OwnFiles, panics, terminal::Terminal};
 use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
-use crate::{
-    client::terminal::Terminal,
-    logging,
-    own_files::OwnFiles,
-    panics, process,
-    userspace::{self, Caller, Purpose, Wanted, args::EngineChoice, process_of},
-};
+use crate::{Caller, Purpose, Wanted, args::EngineChoice, process_of};
 
-pub(crate) use args::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs};
+pub use args::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs};
 
 /// The exit status if the command was not started (env(1)).
 const NOT_STARTED: u8 = 125;
@@ -67,25 +62,25 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// Becomes the command; returns only if that fails.
-pub(crate) fn run(args: &ExecArgs) -> ExitCode {
+pub fn run(args: &ExecArgs) -> ExitCode {
     let Err(failure) = become_command(args);
     logging::fail(&failure.error);
     failure.status.into()
 }
 
 fn become_command(args: &ExecArgs) -> Result<Infallible, Failure> {
-    let joined = userspace::joined(&args.file)?.map(|it| userspace::spaces(&it));
+    let joined = crate::joined(&args.file)?.map(|it| crate::spaces(&it));
     let spaces = match joined {
         Some(Ok(spaces)) => spaces,
-        Some(Err(error)) if error.is::<userspace::Refused>() => return Err(error.into()),
+        Some(Err(error)) if error.is::<crate::Refused>() => return Err(error.into()),
         // A supervisor that is just ending makes room for another.
-        Some(Err(_)) | None => userspace::spaces(&start(args)?)?,
+        Some(Err(_)) | None => crate::spaces(&start(args)?)?,
     };
     command::execute(&spaces, &args.command)
 }
 
 /// Becomes the process that holds the namespaces; returns when its supervisor is gone.
-pub(crate) fn hold() -> anyhow::Result<()> {
+pub fn hold() -> anyhow::Result<()> {
     process::name_like_the_program();
     Ok(convoy_namespace::hold()?)
 }
@@ -127,7 +122,7 @@ fn leave() -> io::Result<()> {
 }
 
 /// Becomes the supervisor of a tunnel for the command at the other end of the standard input.
-pub(crate) fn supervise(args: &ExecSupervisorArgs) -> anyhow::Result<()> {
+pub fn supervise(args: &ExecSupervisorArgs) -> anyhow::Result<()> {
     process::forbid_core_dumps();
     process::bound_freed_memory();
     process::name_like_the_program();
@@ -149,7 +144,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         logging::init(args.daemon.log_format, None)?;
     }
     let config = reading::read(&args.file)?;
-    userspace::warn(&config, Purpose::Command);
+    crate::warn(&config, Purpose::Command);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -171,7 +166,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         command.set_nonblocking(true)?;
         let command = tokio::net::UnixStream::from_std(command)?;
         let process = process_of(&command)?;
-        userspace::run(wanted, Caller::Command(command, process)).await
+        crate::run(wanted, Caller::Command(command, process)).await
     });
     runtime.shutdown_background();
     outcome

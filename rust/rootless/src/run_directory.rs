@@ -10,10 +10,9 @@ use std::{
 
 use anyhow::{Context, ensure};
 use convoy_config::InterfaceName;
+use convoy_daemon::places::{RUN, Sockets};
 use convoy_process::trust::own_directory;
 use nix::unistd::{Uid, geteuid};
-
-use crate::client::places::{RUN, Sockets};
 
 /// For root.
 const ROOTS: &str = "/run/convoy/exec";

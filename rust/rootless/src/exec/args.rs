@@ -40,7 +40,7 @@ Exit status:
   otherwise, that of the command; 128 + N in a shell if signal N has ended it";
 
 /// Too long for the names of interfaces, so that it cannot hide one.
-pub(crate) const EXEC_SUPERVISOR: &str = "exec-supervisor-process";
+pub const EXEC_SUPERVISOR: &str = "exec-supervisor-process";
 
 /// The arguments of `convoy exec`.
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(crate) const EXEC_SUPERVISOR: &str = "exec-supervisor-process";
 #[command(mut_arg("foreground", |arg| arg.hide(true)))]
 #[command(mut_arg("metrics", |arg| arg.hide(true)))]
 #[command(mut_arg("metrics_token_file", |arg| arg.hide(true)))]
-pub(crate) struct ExecArgs {
+pub struct ExecArgs {
     /// A configuration file; NAME for a tunnel without root that runs, else for /etc/wireguard/NAME.conf
     #[arg(value_name = "FILE|NAME")]
     pub(crate) file: PathBuf,
@@ -63,7 +63,7 @@ pub(crate) struct ExecArgs {
 
 /// The arguments of the hidden `convoy exec-supervisor-process`.
 #[derive(Debug, Args)]
-pub(crate) struct ExecSupervisorArgs {
+pub struct ExecSupervisorArgs {
     #[command(flatten)]
     pub(crate) daemon: DaemonArgs,
 

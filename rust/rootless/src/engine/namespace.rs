@@ -24,7 +24,7 @@ const MAX_REQUESTS: usize = 64;
 
 /// A namespace whose holder is watched.
 #[derive(Debug)]
-pub(in crate::userspace) struct Inside {
+pub(crate) struct Inside {
     namespace: Arc<Namespace>,
     holder: Process,
     sockets: Sockets,

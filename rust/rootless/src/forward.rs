@@ -17,12 +17,12 @@ use convoy_network::{
     policy::Policy,
     relay::{DEFAULT_BUFFER, Relay},
 };
+use convoy_process::{self as process, logging, own_files::OwnFiles, panics};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use crate::{logging, own_files::OwnFiles, panics, process};
-pub(crate) use args::{ForwardArgs, ImportArgs};
+pub use args::{ForwardArgs, ImportArgs};
 
 /// Names that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;
@@ -30,7 +30,7 @@ const LOOKUPS: usize = 16;
 const SPARE_DESCRIPTORS: u64 = 256;
 
 /// Forwards what a file says until a signal ends it.
-pub(crate) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
+pub fn run(args: &ForwardArgs) -> anyhow::Result<()> {
     let forwarding = match read_forwarding(&args.file) {
         Ok((forwarding, warnings)) => {
             show(&warnings);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
 }
 
 /// Prints a forwarder's file.
-pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<()> {
+pub fn import(args: &ImportArgs) -> anyhow::Result<()> {
     match import_rinetd(&args.file) {
         Ok((imported, warnings)) => {
             show(&warnings);

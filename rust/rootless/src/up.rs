@@ -4,26 +4,26 @@ use std::{path::PathBuf, thread::available_parallelism};
 
 use anyhow::{Context, anyhow};
 use convoy_desired::reading;
+use convoy_metrics::DaemonArgs;
+use convoy_process::{background::Parent, terminal::Terminal};
 use tokio::runtime::Builder;
 
-use super::{Caller, Purpose, Wanted, gateway, run, warn};
-use crate::{
-    background::Parent,
-    client::{args::UpArgs, terminal::Terminal},
-};
+use super::{Caller, Purpose, Wanted, args::UserspaceArgs, gateway, run, warn};
 
 /// Names of the host that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;
 
 /// Supervises a tunnel of this user until it is taken down. In the background, it tells its parent.
-pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Result<()> {
-    let of_line = args
-        .userspace
-        .forwarding()
-        .map_err(|error| anyhow!(error))?;
+pub fn up(
+    path: PathBuf,
+    daemon: &DaemonArgs,
+    args: &UserspaceArgs,
+    parent: &mut Option<Parent>,
+) -> anyhow::Result<()> {
+    let of_line = args.forwarding().map_err(|error| anyhow!(error))?;
     let config = reading::read(&path)?;
     let of_file = config.interface.forwarding.clone();
-    let gateway = gateway::Wanted::of(&args.userspace, &config);
+    let gateway = gateway::Wanted::of(args, &config);
     let has_ports = [&of_file, &of_line].map(|it| !it.listeners.is_empty());
     warn(
         &config,
@@ -49,9 +49,9 @@ pub(crate) fn up(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> a
         .context("cannot start the runtime")?;
     let wanted = Wanted {
         path,
-        daemon: args.daemon.clone(),
-        engine: args.userspace.engine,
-        buffer: args.userspace.buffer.or(of_file.buffer),
+        daemon: daemon.clone(),
+        engine: args.engine,
+        buffer: args.buffer.or(of_file.buffer),
         forwardings: vec![of_file, of_line],
         gateway,
         config,

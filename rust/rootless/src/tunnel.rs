@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use convoy_config::Config;
+use convoy_daemon::places::Sockets;
 use convoy_desired::{configured_mark, whole};
 use convoy_endpoints::Addresses;
 use convoy_keeper::{KeptEvent, KeptTunnel, tunnel::TunnelEvent};
@@ -15,7 +16,6 @@ use nix::unistd::{Pid, geteuid};
 use tracing::{error, warn};
 
 use super::engine::Engine;
-use crate::client::places::Sockets;
 
 /// A tunnel that is kept up.
 #[derive(Debug)]

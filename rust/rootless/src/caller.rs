@@ -5,11 +5,11 @@ use std::{future::pending, path::PathBuf, sync::Arc};
 use convoy_config::{Config, Forwarding};
 use convoy_keeper::tunnel::Process;
 use convoy_metrics::DaemonArgs;
+use convoy_process::{background::Parent, terminal::Terminal};
 use convoy_supervision::Work;
 use tokio::{net::UnixStream, runtime::Handle};
 
 use super::{args::EngineChoice, gateway};
-use crate::{background::Parent, client::terminal::Terminal};
 
 /// Description of the tunnel that is to be brought up.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::Purpose;
 const DEFAULT_MTU: u16 = 1420;
 
 /// A warning about the keys of forwarding and of a gateway.
-pub(crate) const FORWARDS_WITHOUT_EFFECT: &str =
+pub const FORWARDS_WITHOUT_EFFECT: &str =
     "Forward, Reverse, Socks5, HttpConnect and Nat have no effect without `convoy up --userspace`";
 
 /// Returns what is inside; `sockets` is the directory of the tunnel's sockets, which is not.
@@ -81,7 +81,7 @@ pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
 }
 
 /// Whether the file has listeners, or makes a gateway.
-pub(crate) fn has_forwarding(config: &Config) -> bool {
+pub fn has_forwarding(config: &Config) -> bool {
     let it = &config.interface;
     let is_gateway = it.nat.is_on.as_ref().is_some_and(|it| it.value);
     is_gateway || !it.forwarding.listeners.is_empty()

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use convoy_network::relay::{MAX_BUFFER, MIN_BUFFER, Method};
-
-use crate::logging::LogFormat;
+use convoy_process::logging::LogFormat;
 
 const AFTER_HELP: &str = "\
 Example:
@@ -37,7 +36,7 @@ SIGUSR1 logs the counters of each listener; so does the end, by SIGTERM or SIGIN
 /// The arguments of `convoy forward`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct ForwardArgs {
+pub struct ForwardArgs {
     /// A file of `Key = value` lines
     pub(crate) file: PathBuf,
 
@@ -91,7 +90,7 @@ pub(crate) fn size(text: &str) -> Result<usize, &'static str> {
 
 /// The arguments of `convoy import`.
 #[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
+pub struct ImportArgs {
     /// A file of rinetd
     #[arg(value_name = "rinetd.conf")]
     pub(crate) file: PathBuf,

@@ -1,4 +1,4 @@
-//! Tunnels without root: those of `convoy exec` and of `convoy up --userspace`.
+//! Tunnels without root, for `convoy exec` and `convoy up --userspace`.
 //!
 //! ```text
 //!  convoy status, down ──▶ NAME.control ─┐            ┌─▶ engine: the network inside, and its TUN
@@ -9,15 +9,20 @@
 //! All of it belongs to one user. The supervisor ends everything that it has started; if it is killed, the kernel
 //! tells the holder of the namespaces and the tunnel process, which end.
 //!
-//! 1. [`up()`] and `convoy exec` start a [`supervisor`], which reports when the tunnel is ready.
-//! 2. An [`engine`] is the network inside: the only part that differs between engines.
-//! 3. [`tunnel`] keeps the tunnel process and its peers' addresses.
-//! 4. [`commands`] are admitted, and [`forwards`] and a [`gateway`] run, while the tunnel lasts.
+//! 1. [`up()`] and [`exec`] start a supervisor (`supervisor`), which reports when the tunnel is ready.
+//! 2. An `engine` is the network inside: the only part that differs between engines.
+//! 3. `tunnel` keeps the tunnel process and its peers' addresses.
+//! 4. `commands` are admitted, and `forwards` and a `gateway` run, while the tunnel lasts.
+//!
+//! [`forward`] relays the host's ports without a tunnel. The program and the client call this crate. It changes no
+//! route, rule, name server or firewall of the host, and needs no root.
 
-pub(crate) mod args;
+pub mod args;
 mod caller;
 mod commands;
 mod engine;
+pub mod exec;
+pub mod forward;
 mod forwards;
 mod gateway;
 mod meeting;
@@ -37,20 +42,21 @@ use std::{
 };
 
 use convoy_config::{Config, InterfaceName};
+use convoy_daemon::places;
+use convoy_process::logging;
 use nix::unistd::geteuid;
 
-use crate::{client::places, logging};
 pub(crate) use caller::{Caller, Wanted};
 pub(crate) use commands::process_of;
-pub(crate) use engine::holder;
+pub use engine::holder;
 pub(crate) use meeting::{Refused, spaces};
 use run_directory::RunDirectory;
-pub(crate) use settings::{FORWARDS_WITHOUT_EFFECT, has_forwarding};
+pub use settings::{FORWARDS_WITHOUT_EFFECT, has_forwarding};
 pub(crate) use supervisor::run;
-pub(crate) use up::up;
+pub use up::up;
 
 /// Where the supervisor of a tunnel listens: of this user's own tunnel if it runs, else of `convoy up`.
-pub(crate) fn control(name: &InterfaceName) -> PathBuf {
+pub fn control(name: &InterfaceName) -> PathBuf {
     let system = places::control(name);
     let own = RunDirectory::find().map(|directory| directory.control(name));
     match own {
@@ -61,7 +67,7 @@ pub(crate) fn control(name: &InterfaceName) -> PathBuf {
 }
 
 /// The control sockets of this user's own tunnels.
-pub(crate) fn all() -> Vec<(InterfaceName, PathBuf)> {
+pub fn all() -> Vec<(InterfaceName, PathBuf)> {
     let Some(directory) = RunDirectory::find() else {
         return Vec::new();
     };

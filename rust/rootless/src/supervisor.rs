@@ -5,6 +5,7 @@ use std::{future::poll_fn, io, path::PathBuf, pin::pin, sync::Arc, time::SystemT
 use anyhow::{Context, anyhow};
 use convoy_lifecycle::{Ending, Start, State};
 use convoy_network::relay::{DEFAULT_BUFFER, Method, Relay};
+use convoy_process::{background::Parent, logging};
 use convoy_report::Condition;
 use convoy_status::{line, seconds};
 use convoy_supervision::{Life, Outside, control::Reply, notify, signals::Signals};
@@ -26,7 +27,6 @@ use super::{
     sockets::Sockets,
     tunnel::Tunnel,
 };
-use crate::{background::Parent, logging};
 
 /// Brings a tunnel up, keeps it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, caller: Caller<'_>) -> anyhow::Result<()> {
