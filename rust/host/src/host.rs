@@ -27,7 +27,7 @@ use crate::{
     pause::Pause,
     plan::plan,
     programs::Programs,
-    route::{Via, Way, is_empty_table},
+    route::{Course, Via, Way, is_empty_table},
     sources::Sources,
 };
 
@@ -75,7 +75,8 @@ pub struct Host {
     pub(crate) told_mtu: Option<u32>,
     /// The warnings that the caller knows of.
     pub(crate) told_warnings: Vec<String>,
-    pub(crate) ways: Vec<Option<Way>>,
+    /// The ways at the last look.
+    pub(crate) ways: Vec<(Course, Option<Way>)>,
     /// The family and priority of rules that may stand in another order than in the plan: one was put behind the others
     /// by work that was cancelled or has failed since.
     pub(crate) disordered: HashSet<(bool, u32)>,

@@ -47,6 +47,13 @@ pub(crate) struct Outside {
     pub(crate) has_default: bool,
 }
 
+/// Datagrams that take one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Course {
+    pub(crate) to: IpAddr,
+    pub(crate) mark: u32,
+}
+
 /// How datagrams leave, to compare with a later look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {

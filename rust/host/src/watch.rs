@@ -13,7 +13,7 @@ use crate::{
     host::Host,
     missing::Missing,
     pause::Pause,
-    route::{Way, way},
+    route::{Course, Way, way},
     sources::{Interest, News},
 };
 
@@ -104,7 +104,7 @@ impl Host {
             _ => None,
         };
         self.sources.watch_resolver(owners);
-        self.ways = self.ways_out().await;
+        self.look_at_ways().await;
         // Catches changes made before the sources were open.
         self.wake_at(Some(Instant::now() + SETTLE));
     }
@@ -155,11 +155,7 @@ impl Host {
             self.told_warnings.clone_from(&warnings);
             self.events.push_back(Event::Warnings(warnings));
         }
-        let ways = self.ways_out().await;
-        if ways != self.ways {
-            self.ways = ways;
-            self.events.push_back(Event::UnderlayChanged);
-        }
+        self.look_at_ways().await;
         if let Some(addresses) = self.other_addresses().await? {
             self.events.push_back(Event::OwnAddresses(addresses));
         }
@@ -183,8 +179,22 @@ impl Host {
         self.events.push_back(Event::Restored(restored));
     }
 
+    /// Reports if datagrams leave by another way than at the last look, whoever looks: news that are acted on before
+    /// anybody has looked say nothing later. Endpoints or a mark that are new have had no way before.
+    async fn look_at_ways(&mut self) {
+        let ways = self.ways_out().await;
+        let has_changed = |(course, way): &(Course, Option<Way>)| {
+            let before = self.ways.iter().find(|(former, _)| former == course);
+            before.is_some_and(|(_, before)| before != way)
+        };
+        if ways.iter().any(has_changed) {
+            self.events.push_back(Event::UnderlayChanged);
+        }
+        self.ways = ways;
+    }
+
     /// How datagrams to each endpoint leave.
-    async fn ways_out(&self) -> Vec<Option<Way>> {
+    async fn ways_out(&self) -> Vec<(Course, Option<Way>)> {
         let Some(desired) = &self.desired else {
             return Vec::new();
         };
@@ -193,7 +203,8 @@ impl Host {
         let all: Vec<IpAddr> = anywhere.chain(desired.endpoints.iter().copied()).collect();
         let mut ways = Vec::new();
         for to in all {
-            ways.push(way(&self.effects.netlink, to, mark).await);
+            let way = way(&self.effects.netlink, to, mark).await;
+            ways.push((Course { to, mark }, way));
         }
         ways
     }

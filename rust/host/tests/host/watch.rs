@@ -185,6 +185,40 @@ fn another_way_to_the_endpoint_is_reported() {
 }
 
 #[test]
+fn another_way_is_reported_even_if_the_state_is_applied_anew_before_anybody_looks() {
+    let test = "another_way_is_reported_even_if_the_state_is_applied_anew_before_anybody_looks";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = everything();
+        scene.apply(&mut host, &mut desired).await;
+        let is_change = |event: &Event| *event == Event::UnderlayChanged;
+        scene.ip("route change default via 192.168.1.7");
+        // As a supervisor does when a probe has found a narrower path.
+        desired.mtu_at_most = Some(1_300);
+        scene.apply(&mut host, &mut desired).await;
+        until(&mut host, is_change).await;
+        scene.ip("route change default via 192.168.1.8");
+        // Or when a peer has another address.
+        desired.endpoints = vec!["192.168.1.9".parse().unwrap()];
+        scene.apply(&mut host, &mut desired).await;
+        until(&mut host, is_change).await;
+        // Other endpoints alone are no change of the network.
+        desired.endpoints = vec!["192.168.1.1".parse().unwrap()];
+        scene.apply(&mut host, &mut desired).await;
+        scene.ip("rule delete priority 32765");
+        let is_restored = |event: &Event| {
+            assert!(!is_change(event));
+            matches!(event, Event::Restored(_))
+        };
+        until(&mut host, is_restored).await;
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
 fn other_addresses_of_this_machine_are_reported() {
     let Some(scene) = Scene::new("other_addresses_of_this_machine_are_reported") else {
         return;
