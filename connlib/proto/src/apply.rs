@@ -159,6 +159,9 @@ impl Node {
                 peer.timers.allow_initiation();
             }
         }
+        if is_elsewhere {
+            self.leave_relay(id, now);
+        }
         for change in update.allowed_ips {
             if change.remove {
                 self.take_prefix(id, change.network);
@@ -223,5 +226,6 @@ impl Node {
         self.deadlines.disarm(id, &mut peer.timers);
         self.by_age.remove(&peer.added);
         self.by_address.peer_moved(id, peer.address(), None);
+        self.forget_relayed(id);
     }
 }

@@ -10,7 +10,8 @@ use std::{
 
 pub use convoy_types::{
     AllowedIpUpdate, CandidateKind, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs,
-    PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey, WhyNotDirect,
+    Password, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey, Relay, RelayState,
+    RelayStatus, RelayTransport, WhyNotDirect,
 };
 
 use crate::counters::Counters;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub peers: Vec<PeerSnapshot>,
     /// Peers that are met through a hub.
     pub directs: Vec<DirectStatus>,
+    /// TURN servers.
+    pub relays: Vec<RelayStatus>,
     /// The counts of the data path since its start.
     pub counters: Counters,
     /// The traffic of the last seconds, which they include.
@@ -47,6 +50,8 @@ pub struct PeerSnapshot {
     pub preshared_key: Option<PresharedKey>,
     /// The source address of the peer's last authentic datagram, or the configured endpoint.
     pub endpoint: Option<SocketAddr>,
+    /// The TURN server that carries its data, if it cannot be reached directly.
+    pub relay: Option<SocketAddr>,
     /// When the last handshake completed.
     pub last_handshake: Option<SystemTime>,
     /// Facts about the peer that its handshakes tell.
@@ -74,6 +79,7 @@ impl PeerSnapshot {
             public_key,
             preshared_key: None,
             endpoint: None,
+            relay: None,
             last_handshake: None,
             handshakes: Handshakes::default(),
             persistent_keepalive: Duration::ZERO,

@@ -47,6 +47,12 @@ drop_reasons! {
     OutboundQueueFull = "outbound_queue_full",
     /// Outbound: a cookie reply, as very many waited.
     OutboundCookieLost = "outbound_cookie_lost",
+    /// Outbound: the peer is reached through a TURN server that has no channel to it (yet), or whose queue is full.
+    OutboundRelayNotReady = "outbound_relay_not_ready",
+    /// Inbound: through a channel of a TURN server that leads to no peer.
+    InboundRelayUnknownChannel = "inbound_relay_unknown_channel",
+    /// Inbound: from a TURN server's address, but neither an answer of the server nor a relayed datagram.
+    InboundRelayStranger = "inbound_relay_stranger",
     /// Inbound: not a WireGuard message, by its type or length.
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.

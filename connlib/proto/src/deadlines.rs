@@ -12,10 +12,14 @@ pub(crate) struct Deadlines {
     entries: BTreeSet<(Duration, usize)>,
     /// The entry of all agents.
     agents: Option<Duration>,
+    /// The entry of all TURN servers.
+    relays: Option<Duration>,
 }
 
 /// Stands for the agents of all peers that are met through a hub.
 pub(crate) const AGENTS: usize = usize::MAX;
+/// Stands for all TURN servers.
+pub(crate) const RELAYS: usize = usize::MAX - 1;
 
 impl Deadlines {
     /// The earliest time at which [`Self::pop`] returns a peer.
@@ -43,22 +47,34 @@ impl Deadlines {
 
     /// Sets when an agent is due first.
     pub(crate) fn arm_agents(&mut self, next: Option<Duration>) {
-        if self.agents == next {
+        let former = std::mem::replace(&mut self.agents, next);
+        self.replace(AGENTS, former, next);
+    }
+
+    /// Sets when a TURN server is due first.
+    pub(crate) fn arm_relays(&mut self, next: Option<Duration>) {
+        let former = std::mem::replace(&mut self.relays, next);
+        self.replace(RELAYS, former, next);
+    }
+
+    fn replace(&mut self, id: usize, former: Option<Duration>, next: Option<Duration>) {
+        if former == next {
             return;
         }
-        if let Some(armed) = self.agents.take() {
-            self.entries.remove(&(armed, AGENTS));
+        if let Some(armed) = former {
+            self.entries.remove(&(armed, id));
         }
-        self.agents = next;
-        self.entries.extend(next.map(|next| (next, AGENTS)));
+        self.entries.extend(next.map(|next| (next, id)));
     }
 
     /// Takes an entry that is due at `now`; the caller arms the peer again.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<(Duration, usize)> {
         let is_due = self.entries.first()?.0 <= now;
         let entry = is_due.then(|| self.entries.pop_first()).flatten()?;
-        if entry.1 == AGENTS {
-            self.agents = None;
+        match entry.1 {
+            AGENTS => self.agents = None,
+            RELAYS => self.relays = None,
+            _ => {}
         }
         Some(entry)
     }

@@ -21,6 +21,8 @@ pub struct PeerEvent {
     pub moved_to: Option<SocketAddr>,
     /// The path to a peer that is met through a hub, or why there is none, if that has changed.
     pub path: Option<Result<DirectPath, WhyNotDirect>>,
+    /// The TURN server that carries its data, or `Some(None)` if data goes directly, if that has changed.
+    pub relay: Option<Option<SocketAddr>>,
 }
 
 /// Outcome of a handshake so far.
@@ -44,6 +46,7 @@ impl PeerEvent {
             handshake: Some(outcome),
             moved_to: None,
             path: None,
+            relay: None,
         }
     }
 
@@ -95,6 +98,13 @@ impl Followed {
         }
     }
 
+    /// Call when data to the peer takes this TURN server from now on, or none.
+    pub(crate) fn record_relay(&mut self, peer: PublicKey, server: Option<SocketAddr>) {
+        if let Some(event) = self.event_of(peer) {
+            event.relay = Some(server);
+        }
+    }
+
     /// The event of the peer that waits, or a new one; `None` if it is not followed.
     fn event_of(&mut self, peer: PublicKey) -> Option<&mut PeerEvent> {
         if self.latest.is_empty() {
@@ -109,6 +119,7 @@ impl Followed {
             handshake: None,
             moved_to: None,
             path: None,
+            relay: None,
         }))
     }
 
@@ -146,6 +157,9 @@ impl Node {
         let Some(&id) = self.by_key.get(peer) else {
             return;
         };
+        if self.peers[id].relayed.is_some() {
+            self.renew_relays(now);
+        }
         if !self.is_up || self.peers[id].endpoint.is_none() || self.peers[id].keys.is_none() {
             return;
         }

@@ -11,6 +11,7 @@ use crate::{
     node::Node,
     noise::{Claim, Initiation, Screened},
     peer::Endpoint,
+    relays::RelayId,
     timers::jitter,
 };
 
@@ -25,13 +26,15 @@ pub(crate) enum Way {
     Wire,
     /// By the hub, from the tunnel address of this peer.
     Hub(usize),
+    /// Through a TURN server.
+    Relay(RelayId),
 }
 
 impl Way {
     /// Whether a message of the peer `id` may come this way.
     fn is_of(self, id: usize) -> bool {
         match self {
-            Self::Wire => true,
+            Self::Wire | Self::Relay(_) => true,
             Self::Hub(peer) => peer == id,
         }
     }
@@ -78,12 +81,16 @@ impl Node {
         peer.tx_bytes += message.len() as u64;
         self.record_unanswered(id, now);
         let peer = &mut self.peers[id];
+        let attempt = peer.timers.attempts();
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
         // Only the response to the last initiation is accepted, as in the reference.
         self.stop_awaiting(id);
         self.peers[id].initiation = Some(initiation);
         self.by_index.insert(local, id);
+        if self.relays.is_some() {
+            return self.push_initiation(id, &message, attempt, now);
+        }
         self.push_message(id, endpoint, &message, now);
     }
 
@@ -112,6 +119,7 @@ impl Node {
                 match way {
                     Way::Wire => self.push_cookie(Endpoint::of_sender(&datagram), &reply),
                     Way::Hub(id) => self.send_by_hub(id, &reply, now),
+                    Way::Relay(relay) => self.answer_by_relay(relay, datagram.from, &reply, now),
                 }
                 Err(DropReason::InboundUnderLoad)
             }
@@ -170,17 +178,20 @@ impl Node {
         peer.last_answer = Some(now);
         self.by_index.insert(local, id);
         self.forget_indices(ended);
-        self.record_handshake(id, &datagram, local, now);
+        self.record_handshake(id, &datagram, local, way, now);
         let peer = &mut self.peers[id];
         peer.tx_bytes += message.len() as u64;
         peer.timers.response_sent(now);
         self.deadlines.arm(id, &mut peer.timers);
-        let endpoint = match way {
-            Way::Hub(_) => None,
-            Way::Wire if peer.direct.is_some() => Some(Endpoint::of_sender(&datagram)),
-            Way::Wire => Some(peer.endpoint.unwrap_or(Endpoint::of_sender(&datagram))),
-        };
-        self.push_message(id, endpoint, &message, now);
+        match way {
+            Way::Hub(_) => self.send_by_hub(id, &message, now),
+            Way::Relay(relay) => self.answer_by_relay(relay, datagram.from, &message, now),
+            Way::Wire => {
+                let sender = Endpoint::of_sender(&datagram);
+                let endpoint = peer.endpoint.filter(|_| peer.direct.is_none());
+                self.push_control(endpoint.unwrap_or(sender), &message);
+            }
+        }
         self.initiation_of_direct(id, way, now);
         Ok(())
     }
@@ -214,7 +225,8 @@ impl Node {
         peer.initiation = None;
         let ended = peer.sessions.complete(session);
         self.forget_indices(ended);
-        self.record_handshake(id, &datagram, receiver, now);
+        self.record_handshake(id, &datagram, receiver, way, now);
+        self.take_way(id, way, now);
         // A held packet confirms the session to the peer as well.
         if self.held.is_empty(id) {
             self.send_keepalive(id, now);
@@ -240,12 +252,22 @@ impl Node {
         peer.cookies.accept(&keys.macs, datagram.bytes, now)
     }
 
-    fn record_handshake(&mut self, id: usize, datagram: &Datagram<'_>, local: u32, now: Duration) {
+    fn record_handshake(
+        &mut self,
+        id: usize,
+        datagram: &Datagram<'_>,
+        local: u32,
+        way: Way,
+        now: Duration,
+    ) {
         let span = tracing::debug_span!("peer", peer = %self.peers[id].public_key);
         span.in_scope(|| {
             tracing::debug!(from = %datagram.from, session = local, "Handshake message received");
         });
-        self.record_received(id, datagram, now);
+        match way {
+            Way::Relay(_) => self.record_relayed(id, datagram, now),
+            Way::Wire | Way::Hub(_) => self.record_received(id, datagram, now),
+        }
         self.peers[id].timers.session_derived(now);
     }
 

@@ -9,7 +9,7 @@
 //! 6. The packet takes over the outer ECN mark; its source must be among the peer's allowed IPs. The MSS of a
 //!    TCP handshake may be lowered.
 //!
-//! Handshake messages go to `handshake.rs` instead.
+//! Handshake messages go to `handshake.rs` instead. What a TURN server relays is unwrapped first (`relaying/inbound.rs`).
 
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use crate::{
     },
     node::Node,
     packet::{self, Congestion},
+    relays::RelayId,
     seams::{PacketSink, SinkFull},
     session::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
@@ -32,9 +33,17 @@ use crate::{
 
 /// Whether a datagram has the type and length of a handshake message or a cookie reply.
 ///
-/// A handshake message may cost several Diffie-Hellman operations, any other datagram one decryption.
+/// A handshake message may cost several Diffie-Hellman operations, any other datagram one decryption. One that a TURN
+/// server has wrapped in ChannelData counts as well.
 #[must_use]
 pub fn is_handshake(datagram: &[u8]) -> bool {
+    match datagram {
+        [0x40..=0x4F, _, _, _, relayed @ ..] => is_plain_handshake(relayed),
+        _ => is_plain_handshake(datagram),
+    }
+}
+
+fn is_plain_handshake(datagram: &[u8]) -> bool {
     matches!(
         (datagram.first_chunk(), datagram.len()),
         (Some([1, 0, 0, 0]), INITIATION)
@@ -60,10 +69,12 @@ pub(crate) struct Incoming<'a> {
     /// The local index of its session.
     pub(crate) session: u32,
     pub(crate) counter: u64,
+    /// The TURN server that has relayed it.
+    pub(crate) relay: Option<RelayId>,
 }
 
 /// Messages to be decrypted together.
-type Batch<'a> = ArrayVec<Incoming<'a>, SLOTS>;
+pub(crate) type Batch<'a> = ArrayVec<Incoming<'a>, SLOTS>;
 
 impl Node {
     /// Handles datagrams in order of arrival, while `sink` has room for their packets.
@@ -116,11 +127,12 @@ impl Node {
                 }
                 Err(reason) => Ok(Err(reason)),
             },
-            _ if is_handshake(bytes) => {
+            _ if is_plain_handshake(bytes) => {
                 // Open the batch first: a handshake may end the sessions of its messages.
                 self.open_batch(batch, now, sink);
                 Ok(self.handle_handshake(datagram, Way::Wire, now))
             }
+            _ if self.relays.is_some() => self.take_relayed(datagram, now, batch, sink),
             _ => Ok(self.take_foreign(datagram, now)),
         }
     }
@@ -144,11 +156,17 @@ impl Node {
             peer,
             session: receiver,
             counter,
+            relay: None,
         })
     }
 
     /// Decrypts a batch and delivers the authentic messages.
-    fn open_batch(&mut self, batch: &mut Batch<'_>, now: Duration, sink: &mut impl PacketSink) {
+    pub(crate) fn open_batch(
+        &mut self,
+        batch: &mut Batch<'_>,
+        now: Duration,
+        sink: &mut impl PacketSink,
+    ) {
         if batch.is_empty() {
             return;
         }
@@ -190,13 +208,17 @@ impl Node {
             peer: id,
             session: receiver,
             counter,
+            relay,
         } = *incoming;
         let peer = &mut self.peers[id];
         // An earlier message of the batch may have ended the session.
         let session = peer.sessions.find(receiver);
         let session = session.ok_or(DropReason::InboundUnknownSession)?;
         session.window.mark(counter)?;
-        self.record_received(id, datagram, now);
+        match relay {
+            None => self.record_received(id, datagram, now),
+            Some(_) => self.record_relayed(id, datagram, now),
+        }
         let packet = sink.slot(n).unwrap_or_default();
         let is_keepalive = packet.is_empty();
         let admitted = match is_keepalive {
@@ -213,7 +235,7 @@ impl Node {
         if !is_keepalive {
             self.peers[id].timers.data_received(now);
         }
-        self.after_receiving(id, receiver, now);
+        self.after_receiving(id, receiver, relay.map_or(Way::Wire, Way::Relay), now);
         admitted.map(|_| ())
     }
 
@@ -244,7 +266,7 @@ impl Node {
     }
 
     /// Arms timers, confirms the session `receiver`, and renews an old session if need be.
-    pub(crate) fn after_receiving(&mut self, id: usize, receiver: u32, now: Duration) {
+    pub(crate) fn after_receiving(&mut self, id: usize, receiver: u32, way: Way, now: Duration) {
         let peer = &mut self.peers[id];
         peer.timers.answered();
         self.deadlines.arm(id, &mut peer.timers);
@@ -257,6 +279,7 @@ impl Node {
         let is_last_minute = current.is_some_and(|s| s.is_initiator && s.age(now) >= LAST_MINUTE);
         if let Some(ended) = confirmed {
             self.forget_indices(ended);
+            self.take_way(id, way, now);
             self.session_begins(id, now);
         }
         if is_last_minute {

@@ -12,7 +12,9 @@
 //!    of everything in the sink.
 //! 7. [`Node::poll_reply`] until it is empty: packets that the node itself sends to the TUN.
 //! 8. [`Node::poll_handshake_event`] until it is empty, if [`Node::follow`] was called.
-//! 9. Sleep until [`Node::poll_timeout`].
+//! 9. With TURN servers by streams ([`Node::set_relays`]): [`Node::poll_relay_event`] and
+//!    [`Node::poll_relay_frame`] until they are empty; [`Node::handle_relay_frames`] for what arrives.
+//! 10. Sleep until [`Node::poll_timeout`].
 //!
 //! The caller passes the time since boot, including suspend (`CLOCK_BOOTTIME`), which never goes back. It
 //! sets the wall-clock time of boot with [`Node::set_wall_clock`].
@@ -51,6 +53,8 @@ mod peer;
 mod plan;
 mod prefixes;
 mod randomness;
+mod relaying;
+mod relays;
 mod replay_window;
 mod replies;
 mod return_route;
@@ -73,6 +77,7 @@ pub use inbound::Handled;
 pub use listing::Listing;
 pub use node::{LinkChange, Node};
 pub use plan::{Plan, Planner};
+pub use relays::{RelayEvent, RelayFrame, RelayId};
 pub use seams::{DatagramSink, PacketSink, PacketSource, PaddablePacket, SinkFull};
 pub use staging::Staging;
 pub use sticky::SourceQuestion;

@@ -58,6 +58,7 @@ impl Node {
                 mtu: self.mtu,
                 peers: Vec::with_capacity(self.peers.len()),
                 directs: self.direct_statuses(now),
+                relays: self.relay_statuses(),
                 counters: self.counters.clone(),
                 recent: RecentTraffic::default(),
             },

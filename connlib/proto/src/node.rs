@@ -26,6 +26,7 @@ use crate::{
     noise::Identity,
     peer::{Endpoint, Peer},
     randomness::Randomness,
+    relays::Relays,
     replies::Replies,
     return_route::RouteQuestions,
     sessions::Ended,
@@ -73,6 +74,8 @@ pub struct Node {
     pub(crate) deadlines: Deadlines,
     pub(crate) followed: Followed,
     pub(crate) directs: Directs,
+    /// `None` without TURN servers: then no code of theirs runs.
+    pub(crate) relays: Option<Box<Relays>>,
     /// Peers with held packets and a session to send them in, or former ones.
     pub(crate) ready: VecDeque<usize>,
     pub(crate) held: HeldPackets,
@@ -116,6 +119,7 @@ impl Node {
             deadlines: Deadlines::default(),
             followed: Followed::default(),
             directs: Directs::default(),
+            relays: None,
             ready: VecDeque::new(),
             held: HeldPackets::default(),
             mtu: DEFAULT_MTU,
@@ -201,6 +205,7 @@ impl Node {
         }
         self.is_up = is_up;
         if !is_up {
+            self.reset_relays();
             self.ready.clear();
             let (control, replies) = (self.control.clear(), self.replies.clear());
             let drops = &mut self.counters.drops;
@@ -255,7 +260,7 @@ impl Node {
     /// Whether some peer has an IPv4 endpoint, or else an IPv6 one.
     #[must_use]
     pub fn has_peers_over(&self, is_ipv4: bool) -> bool {
-        self.by_address.has_some(is_ipv4)
+        self.by_address.has_some(is_ipv4) || self.has_relays_over(is_ipv4)
     }
 
     /// The next packet that the node itself sends to the TUN: an ICMP error.
@@ -268,6 +273,9 @@ impl Node {
     pub fn handle_too_big(&mut self, to: SocketAddr, len: usize, now: Duration) {
         for id in self.by_address.peers_at(to) {
             self.peers[id].path_limit = Some((below(len), now + PATH_LIMIT_TIME));
+        }
+        if self.relays.is_some() {
+            self.limit_relayed(to, below(len), now + PATH_LIMIT_TIME);
         }
     }
 
@@ -298,6 +306,7 @@ impl Node {
         now: Duration,
     ) {
         match endpoint {
+            Some(_) if self.peers[id].relayed.is_some() => self.send_by_relay(id, message, now),
             Some(endpoint) => self.push_control(endpoint, message),
             None => self.send_by_hub(id, message, now),
         }
@@ -357,6 +366,7 @@ impl Node {
             tracing::debug!(from = ?former, to = %datagram.from, "The peer has moved");
             self.by_address.peer_moved(id, former, peer.address());
             self.followed.record_move(peer.public_key, peer.address());
+            self.update_relays(now);
         }
     }
 

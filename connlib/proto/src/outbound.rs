@@ -9,14 +9,16 @@
 
 use std::time::Duration;
 
+use convoy_turn::HEADER_LEN;
+
 use crate::{
     counters::DropReason,
     icmp,
     messages::{DATA_HEADER, DATA_OVERHEAD, index_at},
     node::Node,
     packet,
-    seams::{DatagramSink, PacketSource, PaddablePacket},
-    staging::{Outgoing, Staging},
+    seams::{DatagramSink, PacketSource, PaddablePacket, SinkFull},
+    staging::{HEADROOM, Outgoing, Staging},
     timers::jitter,
 };
 
@@ -173,19 +175,31 @@ impl Node {
             return self.hold(id, packet.bytes(), now);
         };
         let packet_len = packet.bytes().len();
-        let destination = endpoint.destination(packet::ecn(packet.bytes()));
+        let mut destination = endpoint.destination(packet::ecn(packet.bytes()));
         let padded = packet.padded(padded_len(packet_len, longest.min(self.mtu.into())));
+        let mut wrapping = None;
+        if let Some(relayed) = &peer.relayed {
+            wrapping = relayed.wrap(padded.len() + DATA_OVERHEAD, &mut destination);
+            if wrapping.is_none() {
+                let drops = &mut self.counters.drops;
+                return drops.add(DropReason::OutboundRelayNotReady, 1);
+            }
+        }
         let outgoing = Outgoing {
             peer: id,
             destination,
             packet_len,
             padded,
+            relayed: wrapping,
         };
         if Staging::fits(padded.len()) {
             staging.stage(&outgoing, session, self.mss_clamp);
         } else {
             self.seal_staged(staging, sink);
             self.seal_alone(&outgoing, now, sink);
+        }
+        if wrapping.is_some() {
+            self.note_relayed(id, now);
         }
         let peer = &mut self.peers[id];
         let is_old = peer.sessions.current().is_some_and(|s| s.wants_rekey(now));
@@ -204,21 +218,34 @@ impl Node {
             return;
         };
         let needed = padded.len() + DATA_OVERHEAD;
-        if self.jumbo.len() < needed {
-            self.jumbo.resize(needed, 0);
+        if self.jumbo.len() < HEADROOM + needed {
+            self.jumbo.resize(HEADROOM + needed, 0);
         }
+        let (headroom, jumbo) = self.jumbo.split_at_mut(HEADROOM);
         let counter = session.reserve();
         let sealed = if self.mss_clamp.concerns(padded) {
-            let text = &mut self.jumbo[DATA_HEADER..][..padded.len()];
+            let text = &mut jumbo[DATA_HEADER..][..padded.len()];
             text.copy_from_slice(padded);
             self.mss_clamp.apply(text);
-            session.seal_in_place(&self.aead, counter, &mut self.jumbo[..needed])
+            session.seal_in_place(&self.aead, counter, &mut jumbo[..needed])
         } else {
-            session.seal(&self.aead, counter, padded, &mut self.jumbo)
+            session.seal(&self.aead, counter, padded, jumbo)
         };
-        match sealed.map(|datagram| sink.append(&outgoing.destination, datagram)) {
-            Some(Ok(())) => self.count_sent(peer, outgoing.packet_len, needed),
-            _ => self.counters.drops.add(DropReason::OutboundQueueFull, 1),
+        let is_sealed = sealed.is_some();
+        let mut first = HEADROOM;
+        if let Some(wrapping) = outgoing.relayed {
+            first -= HEADER_LEN;
+            headroom[first..].copy_from_slice(&wrapping.header);
+        }
+        let datagram = &self.jumbo[first..HEADROOM + needed];
+        let appended = match outgoing.relayed.and_then(|wrapping| wrapping.stream) {
+            _ if !is_sealed => Err(SinkFull),
+            None => sink.append(&outgoing.destination, datagram),
+            Some(relay) => sink.append_frame(relay, datagram),
+        };
+        match appended {
+            Ok(()) => self.count_sent(peer, outgoing.packet_len, needed),
+            Err(SinkFull) => self.counters.drops.add(DropReason::OutboundQueueFull, 1),
         }
     }
 }

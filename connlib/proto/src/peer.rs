@@ -14,6 +14,7 @@ use crate::{
     direct::Direct,
     noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
+    relays::Relayed,
     return_route::{ReturnRoute, RouteQuestions, Until, Way},
     sessions::Sessions,
     tai64n::Tai64n,
@@ -67,6 +68,8 @@ pub(crate) struct Peer {
     pub(crate) endpoint: Option<Endpoint>,
     /// The part of a peer that is met through a hub.
     pub(crate) direct: Option<Box<Direct>>,
+    /// The relay that carries its data, if it cannot be reached directly.
+    pub(crate) relayed: Option<Relayed>,
     pub(crate) return_route: ReturnRoute,
     /// Whether the peer is among those that have held packets and a session.
     pub(crate) is_ready: bool,
@@ -97,6 +100,7 @@ impl Peer {
             timers: Timers::default(),
             endpoint: None,
             direct: None,
+            relayed: None,
             return_route: ReturnRoute::default(),
             is_ready: false,
             path_limit: None,
@@ -227,6 +231,7 @@ impl Peer {
             public_key: self.public_key,
             preshared_key: self.preshared_key.as_deref().cloned(),
             endpoint: self.endpoint.map(|e| e.address),
+            relay: self.relayed.map(|it| it.server),
             last_handshake: self.contact.latest(now, wall),
             handshakes,
             persistent_keepalive: self.timers.persistent_interval(),

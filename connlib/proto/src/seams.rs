@@ -2,6 +2,8 @@
 
 use convoy_types::Destination;
 
+use crate::relays::RelayId;
+
 /// A packet in the caller's buffer, with room for padding.
 pub trait PaddablePacket {
     /// The packet.
@@ -54,6 +56,15 @@ pub trait DatagramSink {
     /// # Errors
     /// [`SinkFull`] if there is no room; nothing was appended.
     fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull>;
+
+    /// Appends a copy of `frame` to the stream of a TURN server, and zeros up to a multiple of four bytes (RFC 8656
+    /// §12.5).
+    ///
+    /// # Errors
+    /// [`SinkFull`] if there is no stream, or no room for all of it; nothing was appended.
+    fn append_frame(&mut self, _relay: RelayId, _frame: &[u8]) -> Result<(), SinkFull> {
+        Err(SinkFull)
+    }
 }
 
 /// Takes inbound packets: the TUN writer's batch.

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use convoy_aead::{SLOTS, SealInPlace};
+use convoy_turn::HEADER_LEN;
 use convoy_types::Destination;
 
 use crate::{
@@ -9,12 +10,15 @@ use crate::{
     messages::{DATA_HEADER, DATA_OVERHEAD},
     mss::MssClamp,
     node::Node,
+    relays::{RelayId, Wrapping},
     seams::DatagramSink,
     session::Session,
 };
 
 /// Bytes of a slot: it holds a data message of any ordinary MTU.
 const SLOT_BYTES: usize = 2048;
+/// Bytes ahead of each message, for the header of ChannelData; as many as keep the message aligned.
+pub(crate) const HEADROOM: usize = 16;
 
 /// The stack buffer in which packets are encrypted, at most 16 at a time.
 ///
@@ -34,8 +38,12 @@ struct Staged {
     destination: Destination,
     /// Length of the packet without padding, in bytes.
     packet_len: usize,
-    /// Length of the datagram, in bytes.
+    /// Length of the message, in bytes.
     len: usize,
+    /// Length of the header of ChannelData ahead of it, in bytes; 0 if the message goes directly.
+    header_len: usize,
+    /// The TURN server to whose stream it goes.
+    stream: Option<RelayId>,
 }
 
 /// One packet about to be sealed.
@@ -45,6 +53,8 @@ pub(crate) struct Outgoing<'a> {
     /// Length of the packet without padding, in bytes.
     pub(crate) packet_len: usize,
     pub(crate) padded: &'a [u8],
+    /// The header of ChannelData ahead of the message, if a TURN server relays it.
+    pub(crate) relayed: Option<Wrapping>,
 }
 
 impl Default for Staging {
@@ -70,7 +80,7 @@ impl Staging {
 
     /// Whether a packet of `padded` bytes, padding included, fits a slot.
     pub(crate) fn fits(padded: usize) -> bool {
-        padded + DATA_OVERHEAD <= SLOT_BYTES
+        HEADROOM + padded + DATA_OVERHEAD <= SLOT_BYTES
     }
 
     /// Copies a packet to the next slot, clamps the copy, and takes a counter of `session` for it.
@@ -85,6 +95,12 @@ impl Staging {
         let Outgoing { peer, padded, .. } = *outgoing;
         let counter = session.reserve();
         let slot = &mut self.memory[self.staged.len()];
+        let (mut header_len, mut stream) = (0, None);
+        if let Some(wrapping) = outgoing.relayed {
+            slot[HEADROOM - HEADER_LEN..HEADROOM].copy_from_slice(&wrapping.header);
+            (header_len, stream) = (HEADER_LEN, wrapping.stream);
+        }
+        let slot = &mut slot[HEADROOM..];
         session.write_header(counter, slot);
         let text = &mut slot[DATA_HEADER..][..padded.len()];
         text.copy_from_slice(padded);
@@ -96,6 +112,8 @@ impl Staging {
             destination: outgoing.destination,
             packet_len: outgoing.packet_len,
             len: padded.len() + DATA_OVERHEAD,
+            header_len,
+            stream,
         });
     }
 }
@@ -107,7 +125,7 @@ impl Node {
         let mut slots = ArrayVec::<_, SLOTS>::new();
         for (staged, slot) in staged.iter().zip(&mut *memory) {
             let session = self.peers[staged.peer].sessions.get(staged.session);
-            let text = &mut slot[DATA_HEADER..staged.len];
+            let text = &mut slot[HEADROOM..][DATA_HEADER..staged.len];
             slots.extend(
                 session.and_then(|session| {
                     SealInPlace::new(&session.sealing, staged.counter, text).ok()
@@ -119,8 +137,12 @@ impl Node {
         self.aead.seal_in_place(&mut slots);
         drop(slots);
         for (staged, slot) in staged.drain(..).zip(memory) {
-            let datagram = &slot[..staged.len];
-            if !is_sealed || sink.append(&staged.destination, datagram).is_err() {
+            let datagram = &slot[HEADROOM - staged.header_len..HEADROOM + staged.len];
+            let appended = match staged.stream {
+                None => sink.append(&staged.destination, datagram),
+                Some(relay) => sink.append_frame(relay, datagram),
+            };
+            if !is_sealed || appended.is_err() {
                 self.counters.drops.add(DropReason::OutboundQueueFull, 1);
                 continue;
             }

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use crate::{
-    counters::DropReason, deadlines::AGENTS, followed::Outcome, messages::DATA_OVERHEAD,
-    node::Node, timers::Due,
+    counters::DropReason,
+    deadlines::{AGENTS, RELAYS},
+    followed::Outcome,
+    messages::DATA_OVERHEAD,
+    node::Node,
+    timers::Due,
 };
 
 /// Most peers served by one call: each may cost Diffie-Hellman operations, and packets wait meanwhile.
@@ -20,6 +24,10 @@ impl Node {
             };
             if id == AGENTS {
                 self.handle_agents_timeout(now);
+                continue;
+            }
+            if id == RELAYS {
+                self.handle_relays_timeout(now);
                 continue;
             }
             let Some(peer) = self.peers.get_mut(id) else {
@@ -57,8 +65,12 @@ impl Node {
                 peer.return_route.settle();
                 self.stop_awaiting(id);
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);
+                self.leave_relay(id, now);
             }
-            Due::EraseKeys => self.end_sessions(id),
+            Due::EraseKeys => {
+                self.end_sessions(id);
+                self.leave_relay(id, now);
+            }
         }
     }
 

@@ -235,10 +235,12 @@ impl Client {
         bound.map(|it| it.address)
     }
 
-    /// Notes that datagrams have been sent through channels.
+    /// Notes that datagrams have been sent through channels. Returns whether [`Self::poll_timeout`] has changed.
     #[inline]
-    pub fn note_sent(&mut self, now: Duration) {
+    pub fn note_sent(&mut self, now: Duration) -> bool {
+        let is_first = self.unanswered_since.is_none();
         self.unanswered_since.get_or_insert(now);
+        is_first
     }
 
     /// Notes that datagrams have arrived through channels.
@@ -276,6 +278,17 @@ impl Client {
     /// Returns the number of messages since the last call that answer nothing: forged, late, or no STUN.
     pub fn take_strangers(&mut self) -> u64 {
         std::mem::take(&mut self.strangers)
+    }
+
+    /// Asks for a new allocation at once: call it when the network has changed, so that the server sees another address.
+    pub fn renew(&mut self, now: Duration) {
+        match &self.state {
+            State::Idle | State::Connecting { .. } | State::Ended => return,
+            State::Paused { .. } => self.begin(now),
+            State::Releasing(_) | State::Allocating(_) | State::Ready { .. } => self.restart(now),
+        }
+        self.failures = 0;
+        self.advance(now);
     }
 
     /// Takes the news that the stream is open.

@@ -37,7 +37,6 @@ const MAX_ASKED: usize = 2 * crate::MAX_PEERS;
 turn_client_proto::impl_client!(pub(crate) AnyClient, (Udp, TurnClientUdp), (Tcp, TurnClientTcp));
 
 /// An allocation, or the attempt to get one.
-#[derive(Debug)]
 pub(crate) struct Control {
     client: AnyClient,
     server: Server,
@@ -199,6 +198,15 @@ impl Control {
     /// Forgets the code of the last message, so that a later timeout is not taken for its answer.
     pub(crate) fn forget_code(&mut self) {
         self.code = None;
+    }
+}
+
+/// Leaves out the library's client, which prints the password.
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,8 +15,8 @@
 //! 4. After each call, send everything from [`Client::poll_transmit`], then wait until [`Client::poll_timeout`].
 //!
 //! The library `turn-client-proto` makes and checks the messages of an allocation. It draws transaction
-//! identifiers itself; all else is pure: no socket, no clock. Whoever owns a tunnel's sockets may call it; nobody does
-//! yet. It never sends to an address that [`Client::set_peers`] did not name. This crate adds the rest: framing, bounds, pauses
+//! identifiers itself; all else is pure: no socket, no clock. `convoy-proto`
+//! drives it. It never sends to an address that [`Client::set_peers`] did not name. This crate adds the rest: framing, bounds, pauses
 //! after failures, the release of an allocation that an earlier process has left, and the watch for a silent
 //! server. Deliberately absent: Send and Data indications, TCP allocations (RFC 6062), DTLS.
 

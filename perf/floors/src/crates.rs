@@ -139,7 +139,13 @@ mod tests {
         ("convoy-gso", &["convoy-types"]),
         (
             "convoy-proto",
-            &["convoy-aead", "convoy-paths", "convoy-stun", "convoy-types"],
+            &[
+                "convoy-aead",
+                "convoy-paths",
+                "convoy-stun",
+                "convoy-turn",
+                "convoy-types",
+            ],
         ),
         (
             "convoy-tunnel",

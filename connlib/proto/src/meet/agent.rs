@@ -50,7 +50,7 @@ impl Node {
     pub(crate) fn initiation_of_direct(&mut self, id: usize, way: Way, now: Duration) {
         let peer = &mut self.peers[id];
         if let Some(direct) = peer.direct.as_deref_mut() {
-            let is_by_hub = way != Way::Wire;
+            let is_by_hub = matches!(way, Way::Hub(_));
             direct
                 .agent
                 .handle_initiation(is_by_hub, peer.rx_packets, now);

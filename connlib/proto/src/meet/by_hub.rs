@@ -132,7 +132,7 @@ impl Node {
         }
         session.window.mark(incoming.counter)?;
         self.record_received(id, &datagram, now);
-        self.after_receiving(id, incoming.session, now);
+        self.after_receiving(id, incoming.session, Way::Hub(id), now);
         if text.is_empty() {
             return Ok(());
         }

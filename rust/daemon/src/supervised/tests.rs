@@ -131,6 +131,7 @@ async fn the_supervisor_hears_of_handshakes() {
             tunnel.report(PeerEvent {
                 moved_to: Some(endpoint),
                 path: None,
+                relay: None,
                 ..PeerEvent::handshake(PEER, outcome)
             });
             let handshake = ToSupervisor::Handshake {

@@ -8,8 +8,13 @@ use tracing_subscriber::EnvFilter;
 
 use super::spans;
 
-/// fast-socks5 logs the passwords of its clients.
-const NO_PASSWORDS: &str = "fast_socks5=off";
+/// fast-socks5 logs the passwords of its clients, and turn-client-proto prints its own within its state.
+const NO_PASSWORDS: [&str; 4] = [
+    "fast_socks5=off",
+    "turn_client_proto=off",
+    "stun_proto=off",
+    "stun_types=off",
+];
 
 /// Wish of the user: what the process is to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +42,11 @@ impl Wanted {
             Self::Level(level) => builder.parse(directives(*level))?,
         };
         let names_interface = format!("{}=error", spans::TARGET);
-        let filter = filter.add_directive(names_interface.parse()?);
-        Ok(filter.add_directive(NO_PASSWORDS.parse()?))
+        let mut filter = filter.add_directive(names_interface.parse()?);
+        for directive in NO_PASSWORDS {
+            filter = filter.add_directive(directive.parse()?);
+        }
+        Ok(filter)
     }
 }
 

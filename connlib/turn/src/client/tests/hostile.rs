@@ -107,3 +107,16 @@ proptest! {
         prop_assert!(world.client.channel(peer(1)).is_some());
     }
 }
+
+#[test]
+fn no_state_of_a_client_prints_the_password() {
+    let mut world = World::with_peers(&[peer(1)]);
+    for _ in 0..20 {
+        let printed = format!("{:?} {:#?}", world.client, world.client);
+        assert!(!printed.contains("secret"), "{printed}");
+        world.run(Duration::from_millis(100));
+    }
+    assert!(matches!(world.client.phase(), Phase::Ready(_)));
+    world.client.handle_closed(world.now);
+    assert!(!format!("{:?}", world.client).contains("secret"));
+}

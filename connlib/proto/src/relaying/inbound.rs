@@ -1,0 +1,149 @@
+//! Datagrams and frames of TURN servers.
+
+use std::time::Duration;
+
+use convoy_turn::parse;
+use convoy_types::Datagram;
+
+use crate::{
+    counters::DropReason,
+    handshake::Way,
+    inbound::{Batch, Handled, is_handshake},
+    messages::DATA_OVERHEAD,
+    node::Node,
+    relays::{RelayId, Server},
+    seams::{PacketSink, SinkFull},
+};
+
+/// Result of taking one datagram.
+type Taken = Result<Result<(), DropReason>, SinkFull>;
+
+impl Node {
+    /// Handles frames of a server's stream, each whole, in their order, while `sink` has room.
+    pub fn handle_relay_frames<'a>(
+        &mut self,
+        relay: RelayId,
+        frames: impl IntoIterator<Item = &'a [u8]>,
+        now: Duration,
+        sink: &mut impl PacketSink,
+    ) -> Handled {
+        let mut batch = Batch::new();
+        let mut handled = Handled {
+            datagrams: 0,
+            is_sink_full: false,
+        };
+        for bytes in frames {
+            let server = self.relays.as_mut().and_then(|it| it.server(relay));
+            let Some(server) = server.filter(|it| it.is_stream()) else {
+                handled.datagrams += 1;
+                continue;
+            };
+            let datagram = Datagram {
+                bytes,
+                from: server.relay.server,
+                arrival: None,
+                ecn: 0,
+            };
+            match self.take_from(relay, datagram, now, &mut batch, sink) {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => self.counters.drops.add(reason, 1),
+                Err(SinkFull) => {
+                    handled.is_sink_full = true;
+                    break;
+                }
+            }
+            handled.datagrams += 1;
+            if batch.is_full() {
+                self.open_batch(&mut batch, now, sink);
+            }
+        }
+        self.open_batch(&mut batch, now, sink);
+        handled
+    }
+
+    /// Takes a datagram that is no WireGuard message: of a TURN server, or of a STUN server.
+    #[inline(never)]
+    pub(crate) fn take_relayed<'a>(
+        &mut self,
+        datagram: Datagram<'a>,
+        now: Duration,
+        batch: &mut Batch<'a>,
+        sink: &mut impl PacketSink,
+    ) -> Taken {
+        let servers = self.relays.iter().flat_map(|it| &it.servers);
+        let is_sender = |it: &&Server| !it.is_stream() && it.relay.server == datagram.from;
+        let Some(relay) = servers.clone().find(is_sender).map(|it| it.id) else {
+            return Ok(self.take_foreign(datagram, now));
+        };
+        // One server may have both trades.
+        if convoy_stun::looks_like_stun(datagram.bytes) && self.take_foreign(datagram, now).is_ok()
+        {
+            return Ok(Ok(()));
+        }
+        self.take_from(relay, datagram, now, batch, sink)
+    }
+
+    fn take_from<'a>(
+        &mut self,
+        relay: RelayId,
+        datagram: Datagram<'a>,
+        now: Duration,
+        batch: &mut Batch<'a>,
+        sink: &mut impl PacketSink,
+    ) -> Taken {
+        let Some(server) = self.relays.as_mut().and_then(|it| it.server(relay)) else {
+            return Ok(Err(DropReason::InboundRelayStranger));
+        };
+        let Some((channel, bytes)) = parse(datagram.bytes) else {
+            server.client.handle_message(datagram.bytes, now);
+            self.update_relays(now);
+            return Ok(Ok(()));
+        };
+        let Some(from) = server.client.peer(channel) else {
+            return Ok(Err(DropReason::InboundRelayUnknownChannel));
+        };
+        server.client.note_received();
+        let relayed = Datagram {
+            bytes,
+            from,
+            arrival: None,
+            ecn: datagram.ecn,
+        };
+        self.take_wrapped(relay, relayed, now, batch, sink)
+    }
+
+    /// Takes a message of the peer at `datagram.from`.
+    fn take_wrapped<'a>(
+        &mut self,
+        relay: RelayId,
+        datagram: Datagram<'a>,
+        now: Duration,
+        batch: &mut Batch<'a>,
+        sink: &mut impl PacketSink,
+    ) -> Taken {
+        let bytes = datagram.bytes;
+        match (bytes.first_chunk(), bytes.len()) {
+            (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => match self.find_session(datagram, now) {
+                Ok(mut incoming) => {
+                    incoming.relay = Some(relay);
+                    let is_reserved = sink.reserve(bytes.len() - DATA_OVERHEAD);
+                    is_reserved.then(|| batch.push(incoming)).ok_or(SinkFull)?;
+                    Ok(Ok(()))
+                }
+                Err(reason) => Ok(Err(reason)),
+            },
+            (Some([1..=3, 0, 0, 0]), _) if is_handshake(bytes) => {
+                self.open_batch(batch, now, sink);
+                Ok(self.handle_handshake(datagram, Way::Relay(relay), now))
+            }
+            _ => Ok(Err(DropReason::InboundNotWireGuard)),
+        }
+    }
+
+    /// Records an authentic message of the peer that a relay has brought: it moves no endpoint.
+    pub(crate) fn record_relayed(&mut self, id: usize, datagram: &Datagram<'_>, now: Duration) {
+        let peer = &mut self.peers[id];
+        peer.rx_bytes += datagram.bytes.len() as u64;
+        peer.timers.authenticated_received(now);
+    }
+}

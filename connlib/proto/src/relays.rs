@@ -1,0 +1,136 @@
+//! The state of TURN servers. [`crate::relaying`] says what they are for.
+
+mod server;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use convoy_turn::{ChannelNumber, HEADER_LEN, header};
+use convoy_types::{Destination, MAX_UDP_PAYLOAD, Relay};
+
+pub(crate) use server::Server;
+
+/// Most control frames that wait for streams.
+const MAX_FRAMES: usize = 256;
+/// Most requests to open and close streams that wait.
+const MAX_EVENTS: usize = 64;
+
+/// Names a TURN server for as long as it is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelayId(pub(crate) u32);
+
+/// A request to the owner of the streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RelayEvent {
+    /// Open a stream to this server, then call [`Node::relay_opened`](crate::Node::relay_opened) or
+    /// [`Node::relay_closed`](crate::Node::relay_closed).
+    Connect(RelayId, Box<Relay>),
+    /// Close the stream, if there is one, when its frames have been sent.
+    Close(RelayId),
+}
+
+/// A control message for the stream of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayFrame {
+    /// The server.
+    pub relay: RelayId,
+    /// The frame, without the zeros that follow it up to a multiple of four bytes.
+    pub bytes: Bytes,
+}
+
+/// The TURN servers of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Relays {
+    pub(crate) servers: Vec<Server>,
+    /// Peers that need a server, and until when; `None` for as long as they say.
+    pub(crate) users: BTreeMap<usize, Option<Duration>>,
+    pub(crate) frames: VecDeque<RelayFrame>,
+    pub(crate) events: VecDeque<RelayEvent>,
+    /// The number of servers so far.
+    pub(crate) added: u32,
+    pub(crate) renewed_at: Option<Duration>,
+}
+
+/// The way through a TURN server that a peer's datagrams take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Relayed {
+    pub(crate) relay: RelayId,
+    pub(crate) server: SocketAddr,
+    pub(crate) is_stream: bool,
+    /// `None` while the server has no channel to the peer.
+    pub(crate) channel: Option<ChannelNumber>,
+}
+
+/// ChannelData around a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wrapping {
+    pub(crate) header: [u8; HEADER_LEN],
+    /// The server to whose stream the message goes.
+    pub(crate) stream: Option<RelayId>,
+}
+
+impl Relayed {
+    /// Readdresses a message of `len` bytes to the server; `None` if it cannot be sent.
+    #[inline]
+    pub(crate) fn wrap(&self, len: usize, destination: &mut Destination) -> Option<Wrapping> {
+        let channel = self
+            .channel
+            .filter(|_| len + HEADER_LEN <= MAX_UDP_PAYLOAD)?;
+        (destination.to, destination.source) = (self.server, None);
+        Some(Wrapping {
+            header: header(channel, len),
+            stream: self.is_stream.then_some(self.relay),
+        })
+    }
+}
+
+impl Relays {
+    pub(crate) fn server(&mut self, id: RelayId) -> Option<&mut Server> {
+        self.servers.iter_mut().find(|it| it.id == id)
+    }
+
+    /// Asks the first server while peers need one, and each further one once those before it have failed. Returns
+    /// whether another is asked from now on.
+    pub(crate) fn ask_next(&mut self) -> bool {
+        if self.users.is_empty() {
+            self.servers.iter_mut().for_each(|it| it.is_asked = false);
+            return false;
+        }
+        let mut asked = self.servers.iter().filter(|it| it.is_asked);
+        if asked.any(|it| !it.has_failed()) {
+            return false;
+        }
+        let next = self.servers.iter_mut().find(|it| !it.is_asked);
+        next.map(|it| it.is_asked = true).is_some()
+    }
+
+    pub(crate) fn push_event(&mut self, event: RelayEvent) {
+        if self.events.len() == MAX_EVENTS {
+            // A client repeats its wish after a pause.
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// Queues a frame; if there is no room, the oldest gives way. Returns whether there was room.
+    pub(crate) fn push_frame(&mut self, relay: RelayId, frame: &[u8]) -> bool {
+        let has_room = self.frames.len() < MAX_FRAMES;
+        if !has_room {
+            self.frames.pop_front();
+        }
+        let bytes = Bytes::copy_from_slice(frame);
+        self.frames.push_back(RelayFrame { relay, bytes });
+        has_room
+    }
+
+    /// The server to try for a peer whose data no server carries yet.
+    pub(crate) fn best_for(&self, to: SocketAddr) -> Option<usize> {
+        let find = |is: &dyn Fn(&Server) -> bool| self.servers.iter().position(is);
+        let reaching = find(&|it| it.reaches(to));
+        reaching.or_else(|| find(&|it| it.is_asked && !it.has_failed()))
+    }
+}

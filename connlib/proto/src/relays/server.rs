@@ -1,0 +1,78 @@
+//! One TURN server and its client.
+
+use std::net::SocketAddr;
+
+use convoy_turn::{Client, Credentials, Failure, Phase, Server as Address, Transport};
+use convoy_types::{Relay, RelayState, RelayStatus, RelayTransport};
+
+use super::{RelayId, Relayed};
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) id: RelayId,
+    pub(crate) relay: Relay,
+    pub(crate) client: Client,
+    /// Whether peers are to be reached by it, as those before it do not work.
+    pub(crate) is_asked: bool,
+}
+
+impl Server {
+    /// `None` if no STUN message can carry the credentials, which configuration refuses.
+    pub(crate) fn new(id: RelayId, relay: Relay) -> Option<Self> {
+        let address = Address {
+            address: relay.server,
+            transport: match relay.transport {
+                RelayTransport::Udp => Transport::Udp,
+                RelayTransport::Tcp | RelayTransport::Tls => Transport::Stream,
+            },
+        };
+        let password = relay.password.0.clone();
+        let credentials = Credentials::new(relay.user.clone(), password).ok()?;
+        Some(Self {
+            id,
+            relay,
+            client: Client::new(address, credentials),
+            is_asked: false,
+        })
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.relay.transport != RelayTransport::Udp
+    }
+
+    /// Whether it waits after a failure.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.client.phase(), Phase::Paused(_))
+    }
+
+    /// Whether datagrams to `to` pass.
+    pub(crate) fn reaches(&self, to: SocketAddr) -> bool {
+        self.client.channel(to).is_some()
+    }
+
+    /// The way to a peer's endpoint.
+    pub(crate) fn route_to(&self, to: Option<SocketAddr>) -> Relayed {
+        Relayed {
+            relay: self.id,
+            server: self.relay.server,
+            is_stream: self.is_stream(),
+            channel: to.and_then(|to| self.client.channel(to)),
+        }
+    }
+
+    pub(crate) fn status(&self, carries: usize) -> RelayStatus {
+        RelayStatus {
+            host: self.relay.host.clone(),
+            server: self.relay.server,
+            transport: self.relay.transport,
+            state: match self.client.phase() {
+                Phase::Idle | Phase::Ended => RelayState::Idle,
+                Phase::Connecting => RelayState::Connecting,
+                Phase::Allocating => RelayState::Allocating,
+                Phase::Ready(relayed) => RelayState::Ready(relayed),
+                Phase::Paused(failure) => RelayState::Failed(Failure::to_string(&failure)),
+            },
+            carries,
+        }
+    }
+}

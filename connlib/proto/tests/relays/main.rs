@@ -1,0 +1,242 @@
+//! Peers that are reached through TURN servers, under simulated time: nodes, `turn-server-proto`, and a firewall.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod hostile;
+mod world;
+
+use std::{net::SocketAddr, time::Duration};
+
+use convoy_proto::{config::RelayState, counters::DropReason};
+
+use common::SECOND;
+use world::{Firewall, PASSWORD, World, relay};
+
+#[test]
+fn a_peer_behind_blocked_udp_gets_data_by_the_relay_and_keeps_its_endpoint() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    world.a_sends(0, b"held for the handshake");
+    world.run(Duration::from_secs(8));
+    assert_eq!(world.received(0), [b"held for the handshake"]);
+    world.b_sends(0, b"answer");
+    world.a_sends(0, b"more");
+    world.run(SECOND);
+    assert_eq!(world.a_received(), [b"answer"]);
+    assert_eq!(world.received(0), [&b"held for the handshake"[..], b"more"]);
+    let snapshot = world.snapshot();
+    let peer = &snapshot.peers[0];
+    assert_eq!(peer.endpoint, Some(world.peers[0].address));
+    assert_eq!(peer.relay, Some(world.server_address));
+    let state = &snapshot.relays[0];
+    assert!(matches!(state.state, RelayState::Ready(_)), "{state:?}");
+    assert_eq!(state.carries, 1);
+    world.only_peers_were_sent_to();
+}
+
+#[test]
+fn where_udp_passes_no_server_is_asked() {
+    let mut world = World::new(Firewall::Open);
+    for _ in 0..200 {
+        world.a_sends(0, b"data");
+        world.b_sends(0, b"data");
+        world.run(2 * SECOND);
+    }
+    assert_eq!(world.received(0).len(), 200);
+    assert_eq!(world.at_server, 0);
+    assert_eq!(world.snapshot().relays[0].state, RelayState::Idle);
+}
+
+#[test]
+fn data_returns_to_the_direct_way_once_udp_passes_and_the_allocation_is_given_back() {
+    let mut world = World::relayed();
+    world.firewall = Firewall::Open;
+    world.talk(Duration::from_secs(130));
+    assert_eq!(world.snapshot().peers[0].relay, None);
+    let before = world.relayed_data;
+    world.talk(Duration::from_secs(60));
+    assert_eq!(world.relayed_data, before);
+    assert_eq!(world.snapshot().relays[0].state, RelayState::Idle);
+    assert_eq!(world.lost, 0, "nothing is lost at the switch");
+}
+
+#[test]
+fn a_change_of_network_brings_the_direct_way_back_at_once() {
+    let mut world = World::relayed();
+    world.firewall = Firewall::Open;
+    let key = world.peers[0].public_key();
+    world.a.node.handshake_now(&key, world.now);
+    world.talk(SECOND);
+    assert_eq!(world.snapshot().peers[0].relay, None);
+}
+
+#[test]
+fn rekeys_go_on_through_the_relay_for_an_hour() {
+    let mut world = World::relayed();
+    world.talk(Duration::from_secs(3600));
+    assert_eq!(world.lost, 0);
+    assert!(world.a.node.counters().handshakes > 25);
+    world.only_peers_were_sent_to();
+}
+
+#[test]
+fn where_only_the_way_back_is_blocked_the_relay_is_used_as_well() {
+    let mut world = World::new(Firewall::NoneBack);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(17));
+    assert_eq!(world.received(0), [b"hello"]);
+    world.b_sends(0, b"answer");
+    world.run(SECOND);
+    assert_eq!(world.a_received(), [b"answer"]);
+}
+
+#[test]
+fn a_server_that_restarts_is_asked_again() {
+    let mut world = World::relayed();
+    world.restart_server();
+    world.talk(Duration::from_secs(60));
+    let before = world.received(0).len();
+    world.talk(Duration::from_secs(10));
+    assert!(world.received(0).len() >= before + 9);
+}
+
+#[test]
+fn wrong_credentials_are_told_and_right_ones_help_at_once() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let mut wrong = relay(world.server_address);
+    wrong.password.0 = "wrong".to_owned();
+    world.a.node.set_relays(&[wrong.clone()], world.now);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(8));
+    let state = &world.snapshot().relays[0].state;
+    let expected = "the relay refuses the credentials".to_owned();
+    assert_eq!(*state, RelayState::Failed(expected));
+    let right = relay(world.server_address);
+    world.a.node.set_relays(&[right], world.now);
+    world.run(Duration::from_secs(6));
+    assert_eq!(world.received(0), [b"hello"]);
+    let snapshot = world.snapshot();
+    let printed = format!("{:?} {snapshot:?}", world.a.node);
+    assert!(!printed.contains(PASSWORD), "{printed}");
+}
+
+#[test]
+fn after_a_silent_server_the_next_one_is_asked() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let silent = relay(SocketAddr::from(([203, 0, 113, 7], 3478)));
+    let second = relay(world.server_address);
+    world.a.node.set_relays(&[silent, second], world.now);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.received(0), [b"hello"]);
+    let states = world.snapshot().relays;
+    assert_eq!([states[0].carries, states[1].carries], [0, 1]);
+}
+
+#[test]
+fn two_peers_share_an_allocation_and_one_of_them_may_be_direct() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    for n in [0, 1] {
+        world.a_sends(n, b"hello");
+    }
+    world.run(Duration::from_secs(8));
+    for n in [0, 1] {
+        assert_eq!(world.received(n), [b"hello"]);
+        world.b_sends(n, b"answer");
+    }
+    world.run(SECOND);
+    assert_eq!(world.a_received().len(), 2);
+    assert_eq!(world.snapshot().relays[0].carries, 2);
+    // The second peer is reached directly from now on.
+    let second = world.peers[1].address;
+    world.firewall = Firewall::Only(second);
+    for _ in 0..140 {
+        for n in [0, 1] {
+            world.a_sends(n, b"data");
+        }
+        world.run(SECOND);
+    }
+    let relays: Vec<_> = world.snapshot().peers.iter().map(|it| it.relay).collect();
+    assert_eq!(relays, [Some(world.server_address), None]);
+    assert_eq!(
+        (world.received(0).len(), world.received(1).len()),
+        (141, 141)
+    );
+}
+
+#[test]
+fn a_peer_of_ipv6_is_reached_through_a_server_of_ipv4() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let address: SocketAddr = "[2001:db8::2]:51820".parse().unwrap();
+    world.move_peer(0, address);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(8));
+    assert_eq!(world.received(0), [b"hello"]);
+    assert_eq!(world.snapshot().peers[0].endpoint, Some(address));
+}
+
+#[test]
+fn without_servers_any_longer_data_goes_directly() {
+    let mut world = World::relayed();
+    world.firewall = Firewall::Open;
+    world.a.node.set_relays(&[], world.now);
+    world.a_sends(0, b"direct");
+    world.run(SECOND);
+    assert_eq!(world.received(0).last().unwrap(), b"direct");
+    let snapshot = world.snapshot();
+    assert_eq!((snapshot.peers[0].relay, snapshot.relays.len()), (None, 0));
+}
+
+#[test]
+fn a_link_that_comes_back_tries_the_direct_way_first() {
+    let mut world = World::relayed();
+    world.a.node.set_link(false, world.now);
+    assert_eq!(world.snapshot().peers[0].relay, None);
+    world.a.node.set_link(true, world.now);
+    world.restart_server();
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(8));
+    assert_eq!(world.received(0).last().unwrap(), b"hello");
+}
+
+#[test]
+fn a_removed_peer_is_no_longer_sent_to_and_the_allocation_ends() {
+    let mut world = World::relayed();
+    world.remove_peer(0);
+    world.run(Duration::from_secs(40));
+    let before = world.at_server;
+    world.run(Duration::from_secs(3600));
+    assert_eq!(world.at_server, before);
+    assert_eq!(world.snapshot().relays[0].state, RelayState::Idle);
+}
+
+#[test]
+fn trains_leave_in_order_and_each_datagram_has_its_header() {
+    let mut world = World::relayed();
+    let sizes = [1420, 1420, 1420, 64, 9000, 1420];
+    let packets = sizes.map(|len| vec![7; len - 20]);
+    world.a_sends_all(0, &packets);
+    assert!(
+        world
+            .last_sent
+            .iter()
+            .all(|it| it.0 == world.server_address)
+    );
+    let first = world.last_sent[0].1.len();
+    assert_eq!(first, 1420 + 32 + 4);
+    world.run(SECOND);
+    let received = world.received(0);
+    let received = &received[received.len() - sizes.len()..];
+    assert_eq!(received, packets);
+}
+
+#[test]
+fn a_path_that_is_too_narrow_for_the_header_limits_packets_by_four_bytes_more() {
+    let mut world = World::relayed();
+    let server = world.server_address;
+    world.a.node.handle_too_big(server, 1456, world.now);
+    world.a_sends(0, &[0; 1417 - 20]);
+    assert_eq!(world.a.drops(DropReason::OutboundTooBig), 1);
+    world.a_sends(0, &[0; 1416 - 20]);
+    world.run(SECOND);
+    assert_eq!(world.received(0).last().unwrap().len(), 1416 - 20);
+}

@@ -1,0 +1,102 @@
+//! TURN servers, which relay datagrams for peers that cannot be reached directly.
+
+use std::{fmt, net::SocketAddr};
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// Most addresses of TURN servers in one tunnel: two of each configured server.
+pub const MAX_RELAYS: usize = 8;
+
+/// The transport to a TURN server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum RelayTransport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+    /// TLS over TCP.
+    Tls,
+}
+
+impl RelayTransport {
+    /// Names the transport, for people and programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// A password; wiped from memory when dropped, never printed.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct Password(pub String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+/// A TURN server at one of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Its name or address as configured, without the port: TLS checks the certificate against it.
+    pub host: String,
+    /// Its address and port.
+    pub server: SocketAddr,
+    /// The transport to it.
+    pub transport: RelayTransport,
+    /// The user name.
+    pub user: String,
+    /// The user's password.
+    pub password: Password,
+}
+
+/// The state of a TURN server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayStatus {
+    /// Its name or address as configured.
+    pub host: String,
+    /// Its address and port.
+    pub server: SocketAddr,
+    /// The transport to it.
+    pub transport: RelayTransport,
+    /// How far it is.
+    pub state: RelayState,
+    /// Number of peers whose data it carries.
+    pub carries: usize,
+}
+
+/// How far a TURN server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RelayState {
+    /// No peer needs it.
+    Idle,
+    /// A connection to it is being made.
+    Connecting,
+    /// It is being asked for an address.
+    Allocating,
+    /// It has given this address, which peers see.
+    Ready(SocketAddr),
+    /// It does not work, for this reason; it is tried again.
+    Failed(String),
+}
+
+impl RelayState {
+    /// Names the state in one word, for JSON and metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Connecting => "connecting",
+            Self::Allocating => "allocating",
+            Self::Ready(_) => "ready",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
