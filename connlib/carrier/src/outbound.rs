@@ -1,0 +1,90 @@
+//! Frames that wait to be sent.
+
+use convoy_turn::padding;
+use thiserror::Error;
+
+/// Most bytes that wait for the socket. Further frames are dropped, as a full router would do.
+pub const MAX_OUTBOUND: usize = 256 << 10;
+
+/// There is no room for a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the stream has no room")]
+pub struct Full;
+
+/// The bytes of whole frames, of which the socket may have taken the first.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    bytes: Vec<u8>,
+    sent: usize,
+    dropped: u64,
+}
+
+impl Outbound {
+    pub(crate) fn append(&mut self, frame: &[u8]) -> Result<(), Full> {
+        let padding = padding(frame.len());
+        if self.waiting().len() + frame.len() + padding > MAX_OUTBOUND {
+            self.refuse();
+            return Err(Full);
+        }
+        self.bytes.extend_from_slice(frame);
+        self.bytes.resize(self.bytes.len() + padding, 0);
+        Ok(())
+    }
+
+    /// Counts a frame that is dropped.
+    pub(crate) fn refuse(&mut self) {
+        self.dropped += 1;
+    }
+
+    pub(crate) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Removes the oldest `count` bytes.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.sent += count;
+        // Bytes are moved once for as many that have been sent, so the buffer is at most twice as long as its content.
+        if self.sent >= self.bytes.len() - self.sent {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_padded_and_keep_their_order() {
+        let mut outbound = Outbound::default();
+        outbound.append(b"abcde").unwrap();
+        outbound.append(b"fghi").unwrap();
+        assert_eq!(outbound.waiting(), b"abcde\0\0\0fghi");
+        outbound.advance(2);
+        assert_eq!(outbound.waiting(), b"cde\0\0\0fghi");
+        outbound.advance(8);
+        outbound.append(b"jklm").unwrap();
+        assert_eq!(outbound.waiting(), b"hijklm"[..].to_vec());
+        outbound.advance(6);
+        assert!(outbound.waiting().is_empty());
+    }
+
+    #[test]
+    fn a_full_buffer_drops_whole_frames_and_counts_them() {
+        let mut outbound = Outbound::default();
+        let frame = [0x40; 1_000];
+        let room = MAX_OUTBOUND / frame.len();
+        let appended = (0..room + 3).filter(|_| outbound.append(&frame).is_ok());
+        assert_eq!(appended.count(), room);
+        assert_eq!(outbound.take_dropped(), 3);
+        assert_eq!(outbound.take_dropped(), 0);
+        outbound.advance(1_000);
+        outbound.append(&frame).unwrap();
+        assert!(outbound.bytes.len() <= 2 * MAX_OUTBOUND);
+    }
+}

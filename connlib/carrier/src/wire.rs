@@ -1,0 +1,193 @@
+//! A connected socket, with or without TLS.
+
+use std::io::{self, Read, Write};
+
+use rustls::ClientConnection;
+
+use crate::{error::Closed, inbound::Inbound, outbound::Outbound, socket::Socket, tls::Tls};
+
+/// Bytes read from the socket at once for TLS: some of the longest records.
+const READ: usize = 64 << 10;
+/// Bytes sealed at once, in records of 16 KiB: as many wait for the socket at most.
+const SEALED_AT_ONCE: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Wire {
+    socket: Socket,
+    tls: Option<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    name: String,
+    connection: ClientConnection,
+    /// Bytes of the socket, of which TLS has taken those before `start`.
+    read: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Wire {
+    pub(crate) fn new(socket: Socket, tls: Option<Tls>) -> Result<Self, Closed> {
+        let tls = tls.map(Session::begin).transpose()?;
+        Ok(Self { socket, tls })
+    }
+
+    /// Whether frames pass.
+    pub(crate) fn is_open(&self) -> bool {
+        let connection = self.tls.as_ref().map(|tls| &tls.connection);
+        connection.is_none_or(|it| !it.is_handshaking())
+    }
+
+    /// Reads until the socket or the room for frames is exhausted.
+    pub(crate) fn read(&mut self, inbound: &mut Inbound) -> Result<(), Closed> {
+        let Some(tls) = &mut self.tls else {
+            while !inbound.is_full() {
+                match self.socket.read(inbound.room()) {
+                    Ok(0) => return Err(Closed::ByServer),
+                    Ok(count) => inbound.commit(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(Closed::broken(&error)),
+                }
+            }
+            return Ok(());
+        };
+        loop {
+            tls.take_plaintext(inbound)?;
+            if inbound.is_full() {
+                return Ok(());
+            }
+            if tls.start == tls.end {
+                match self.socket.read(&mut tls.read) {
+                    Ok(0) => return Err(tls.end_of_stream()),
+                    Ok(count) => (tls.start, tls.end) = (0, count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(Closed::broken(&error)),
+                }
+            }
+            let opened = tls.open_records();
+            // Answers of a handshake, and the alert that says what is wrong.
+            let sent = tls.send(&self.socket);
+            opened?;
+            sent?;
+        }
+    }
+
+    /// Writes until the socket is full or nothing waits.
+    pub(crate) fn write(&mut self, outbound: &mut Outbound) -> Result<(), Closed> {
+        let Some(tls) = &mut self.tls else {
+            while !outbound.waiting().is_empty() {
+                match self.socket.write(outbound.waiting()) {
+                    Ok(count) => outbound.advance(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(Closed::broken(&error)),
+                }
+            }
+            return Ok(());
+        };
+        loop {
+            if !tls.send(&self.socket)? || outbound.waiting().is_empty() {
+                return Ok(());
+            }
+            let waiting = outbound.waiting();
+            let some = &waiting[..waiting.len().min(SEALED_AT_ONCE)];
+            let sealed = tls.connection.writer().write(some);
+            let sealed = sealed.map_err(|error| Closed::broken(&error))?;
+            outbound.advance(sealed);
+        }
+    }
+
+    /// Waits until the socket is readable or, if something waits for it, writable.
+    pub(crate) async fn ready(&self, can_receive: bool, outbound: &Outbound) {
+        let writable = self.has_waiting(outbound);
+        self.socket.ready(can_receive, writable).await;
+    }
+
+    /// Whether anything waits for the socket.
+    pub(crate) fn has_waiting(&self, outbound: &Outbound) -> bool {
+        let tls = self.tls.as_ref();
+        let has_records = tls.is_some_and(|it| it.connection.wants_write());
+        has_records || !outbound.waiting().is_empty()
+    }
+
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.connection.send_close_notify();
+            let _ = tls.send(&self.socket);
+        }
+    }
+}
+
+impl Session {
+    fn begin(tls: Tls) -> Result<Self, Closed> {
+        let name = tls.name();
+        Ok(Self {
+            name,
+            connection: tls.connection()?,
+            read: vec![0; READ].into(),
+            start: 0,
+            end: 0,
+        })
+    }
+
+    fn take_plaintext(&mut self, inbound: &mut Inbound) -> Result<(), Closed> {
+        while !inbound.is_full() {
+            match self.connection.reader().read(inbound.room()) {
+                Ok(0) => return Err(Closed::ByServer),
+                Ok(count) => inbound.commit(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(Closed::broken(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens some of the records that have been read.
+    fn open_records(&mut self) -> Result<(), Closed> {
+        let mut rest = &self.read[self.start..self.end];
+        let taken = self.connection.read_tls(&mut rest);
+        let taken = taken.map_err(|error| Closed::broken(&error))?;
+        self.start += taken;
+        let opened = self.connection.process_new_packets();
+        opened.map_err(|error| Closed::tls(&self.name, &error))?;
+        Ok(())
+    }
+
+    /// Sends sealed records; returns whether the socket has taken all of them.
+    fn send(&mut self, socket: &Socket) -> Result<bool, Closed> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Sender(socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Closed::broken(&error)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn end_of_stream(&self) -> Closed {
+        match self.connection.is_handshaking() {
+            true => {
+                let why = "the server has closed the connection";
+                Closed::Tls(self.name.clone(), why.to_owned())
+            }
+            false => Closed::ByServer,
+        }
+    }
+}
+
+struct Sender<'a>(&'a Socket);
+
+impl Write for Sender<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
