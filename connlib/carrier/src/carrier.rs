@@ -1,6 +1,10 @@
 //! The stream from its opening to its end.
 
-use std::net::SocketAddr;
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    task::{Context, Poll},
+};
 
 use crate::{
     error::Closed,
@@ -87,7 +91,7 @@ impl Carrier {
     }
 
     /// The whole frames that have arrived, oldest first, with their padding. [`Self::advance`] removes them.
-    pub fn frames(&mut self) -> impl Iterator<Item = &mut [u8]> {
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         self.inbound.frames()
     }
 
@@ -133,11 +137,16 @@ impl Carrier {
     /// Waits until [`Self::receive`] or [`Self::flush`] has something to do; without `can_receive`, arriving bytes do
     /// not count. Waits forever once the stream has ended. Cancel-safe.
     pub async fn ready(&mut self, can_receive: bool) {
+        poll_fn(|cx| self.poll_ready(can_receive, cx)).await;
+    }
+
+    /// As [`Self::ready`], to wait for several streams. Only the waker of the last call is woken.
+    pub fn poll_ready(&mut self, can_receive: bool, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
-            State::Opening(opening) => opening.ended().await,
-            State::Connecting(socket) => socket.ready(false, true).await,
-            State::Connected(wire) => wire.ready(can_receive, &self.outbound).await,
-            State::Closed(_) => std::future::pending().await,
+            State::Opening(opening) => opening.poll_ended(cx),
+            State::Connecting(socket) => socket.poll_ready(false, true, cx),
+            State::Connected(wire) => wire.poll_ready(can_receive, &self.outbound, cx),
+            State::Closed(_) => Poll::Pending,
         }
     }
 

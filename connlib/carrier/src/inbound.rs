@@ -59,11 +59,11 @@ impl Inbound {
         }
     }
 
-    pub(crate) fn frames(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        let mut rest = &mut self.bytes[self.start..self.end];
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[self.start..self.end];
         std::iter::from_fn(move || {
             let len = frame_len(rest).ok().flatten()?;
-            let (frame, after) = std::mem::take(&mut rest).split_at_mut_checked(len)?;
+            let (frame, after) = rest.split_at_checked(len)?;
             rest = after;
             Some(frame)
         })

@@ -1,10 +1,14 @@
 //! Makes the socket: on a thread of its own if it must be marked, as that may wait for another process.
 
 use std::{
-    fmt, io,
+    fmt,
+    future::Future as _,
+    io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll, ready},
     thread,
 };
 
@@ -68,12 +72,13 @@ impl Opening {
         Ok(Self { server, prepared })
     }
 
-    /// Waits until [`Self::poll`] returns something. Cancel-safe.
-    pub(crate) async fn ended(&mut self) {
+    /// Ready once [`Self::poll`] returns something.
+    pub(crate) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Prepared::Waiting(socket) = &mut self.prepared {
-            let prepared = socket.await.unwrap_or_else(|_| Err(panicked()));
-            self.prepared = Prepared::Done(Some(prepared));
+            let prepared = ready!(Pin::new(socket).poll(cx));
+            self.prepared = Prepared::Done(Some(prepared.unwrap_or_else(|_| Err(panicked()))));
         }
+        Poll::Ready(())
     }
 
     /// Begins to connect the socket if it is ready for that.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::{
     RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{CertificateDer, Der, TrustAnchor, pem::PemObject},
 };
 use tracing::{debug, warn};
 
@@ -55,14 +55,84 @@ impl Roots {
         }
     }
 
+    /// Writes the authorities for [`Self::from_bytes`], in another process of the same program.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for anchor in &self.0.roots {
+            let constraints = anchor.name_constraints.as_ref();
+            let fields = [
+                Some(anchor.subject.as_ref()),
+                Some(anchor.subject_public_key_info.as_ref()),
+                constraints.map(AsRef::as_ref),
+            ];
+            for field in fields {
+                // Without constraints, the field is absent, which an empty one is not.
+                bytes.push(u8::from(field.is_some()));
+                let field = field.unwrap_or_default();
+                bytes.extend_from_slice(&(field.len() as u32).to_be_bytes());
+                bytes.extend_from_slice(field);
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] has written; `None` if it is something else.
+    #[must_use]
+    pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
+        let mut store = RootCertStore::empty();
+        while !bytes.is_empty() {
+            store.roots.push(TrustAnchor {
+                subject: Der::from(take_field(&mut bytes)??.to_vec()),
+                subject_public_key_info: Der::from(take_field(&mut bytes)??.to_vec()),
+                name_constraints: take_field(&mut bytes)?.map(|it| Der::from(it.to_vec())),
+            });
+        }
+        Some(Self(Arc::new(store)))
+    }
+
     pub(crate) fn store(&self) -> Arc<RootCertStore> {
         Arc::clone(&self.0)
     }
 }
 
+/// Takes a field off the front, which may be absent; `None` if the bytes are no field.
+fn take_field<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let (&[presence, l0, l1, l2, l3], rest) = bytes.split_first_chunk()?;
+    let len = usize::try_from(u32::from_be_bytes([l0, l1, l2, l3])).ok()?;
+    let (field, rest) = rest.split_at_checked(len)?;
+    *bytes = rest;
+    Some((presence == 1).then_some(field))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn authorities_survive_their_way_to_another_process() {
+        let pem = format!("{}{}", certificate(), certificate());
+        let roots = Roots::from_pem(pem.as_bytes()).unwrap();
+        let bytes = roots.to_bytes();
+        let arrived = Roots::from_bytes(&bytes).unwrap();
+        assert_eq!(arrived.store().roots, roots.store().roots);
+        assert_eq!(Roots::from_bytes(&[]).unwrap().store().len(), 0);
+        for cut in 1..bytes.len() {
+            let part = Roots::from_bytes(&bytes[..cut]);
+            assert!(part.is_none_or(|it| it.store().len() == 1), "{cut}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_reading_authorities_panic(
+            bytes in prop::collection::vec(prop_oneof![0..3_u8, any::<u8>()], 0..64)
+        ) {
+            let _ = Roots::from_bytes(&bytes);
+        }
+    }
 
     #[test]
     fn a_file_without_a_certificate_or_with_a_damaged_one_is_refused() {

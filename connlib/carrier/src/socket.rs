@@ -4,6 +4,7 @@ use std::{
     io,
     net::{SocketAddr, TcpStream as StdTcpStream},
     os::fd::OwnedFd,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -112,16 +113,20 @@ impl Socket {
         })
     }
 
-    /// Waits until tokio sees the socket become readable or writable. Cancel-safe.
-    pub(crate) async fn ready(&self, readable: bool, writable: bool) {
-        let interest = match (readable, writable) {
-            (true, true) => Interest::READABLE | Interest::WRITABLE,
-            (true, false) => Interest::READABLE,
-            (false, true) => Interest::WRITABLE,
-            (false, false) => return std::future::pending().await,
-        };
+    /// Ready once tokio has seen the socket become readable or writable, whichever is asked for.
+    pub(crate) fn poll_ready(
+        &self,
+        readable: bool,
+        writable: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         // The next operation reports any error.
-        let _ = self.0.ready(interest).await;
+        let is_readable = readable && self.0.poll_read_ready(cx).is_ready();
+        let is_writable = writable && self.0.poll_write_ready(cx).is_ready();
+        match is_readable || is_writable {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 
     /// Runs `operation` even if tokio has not seen the socket become ready. `WouldBlock` clears tokio's remembered

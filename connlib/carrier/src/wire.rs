@@ -1,6 +1,9 @@
 //! A connected socket, with or without TLS.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    task::{Context, Poll},
+};
 
 use rustls::ClientConnection;
 
@@ -100,10 +103,15 @@ impl Wire {
         }
     }
 
-    /// Waits until the socket is readable or, if something waits for it, writable.
-    pub(crate) async fn ready(&self, can_receive: bool, outbound: &Outbound) {
+    /// Ready once the socket is readable or, if something waits for it, writable.
+    pub(crate) fn poll_ready(
+        &self,
+        can_receive: bool,
+        outbound: &Outbound,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let writable = self.has_waiting(outbound);
-        self.socket.ready(can_receive, writable).await;
+        self.socket.poll_ready(can_receive, writable, cx)
     }
 
     /// Whether anything waits for the socket.
