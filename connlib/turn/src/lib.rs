@@ -18,7 +18,9 @@
 //! identifiers itself; all else is pure: no socket, no clock. `convoy-proto`
 //! drives it. It never sends to an address that [`Client::set_peers`] did not name. This crate adds the rest: framing, bounds, pauses
 //! after failures, the release of an allocation that an earlier process has left, and the watch for a silent
-//! server. Deliberately absent: Send and Data indications, TCP allocations (RFC 6062), DTLS.
+//! server. [`parse_indication`] reads what a peer without a channel sends.
+//!
+//! Deliberately absent: Send indications, TCP allocations (RFC 6062), DTLS.
 
 mod channel;
 mod client;
@@ -26,12 +28,14 @@ mod control;
 mod credentials;
 mod error;
 mod held;
+mod indication;
 mod release;
 
 pub use channel::{ChannelNumber, HEADER_LEN, frame_len, header, padding, parse};
 pub use client::{Client, Event, Phase, Server, Transport};
 pub use credentials::Credentials;
 pub use error::{Failure, InvalidCredentials, NotTurn, TooManyPeers};
+pub use indication::parse_indication;
 
 /// Most peers that an allocation serves, each by its own channel.
 pub const MAX_PEERS: usize = 64;
