@@ -13,12 +13,12 @@ pub struct DirectPeer {
     pub address: String,
     /// The path that data takes.
     pub path: DataPath,
-    /// Address and port of the direct path; absent if there is none.
+    /// Address and port to which data goes, directly or by this side's relay; absent if it goes by the hub.
     pub remote: Option<String>,
     /// Origin of this address: `host` is the peer's own, `mapped` its router's by port mapping, `reflexive` its router's
-    /// as a STUN server saw it, `learnt` the one that it was heard from, `relayed` a relay's.
+    /// as a STUN server saw it, `learnt` the one that it was heard from; `relayed` if a relay is on the path.
     pub kind: Option<String>,
-    /// Round trip of the direct path in microseconds, once measured.
+    /// Round trip of this path in microseconds, once measured.
     pub round_trip_us: Option<u64>,
     /// Reason why there is no direct path, in one word: `idle`, `meeting`, `no_answer`, `no_candidates`, `unreachable`,
     /// `unanswered`, `one_way`, `address_vanished` or `relay_lost`.
@@ -46,6 +46,8 @@ pub struct DirectPeer {
 pub enum DataPath {
     /// Straight to the peer.
     Direct,
+    /// By a relay, the peer's or this side's.
+    Relay,
     /// By the hub.
     #[default]
     Hub,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use convoy_proto::config::{DirectStatus, PublicKey};
+use convoy_proto::config::{CandidateKind, DirectPath, DirectStatus, PublicKey};
 use convoy_report::{DataPath, DirectPeer};
 
 use super::binary;
@@ -19,9 +19,10 @@ pub fn line(direct: &DirectPeer) -> String {
     let path = match (direct.path, &direct.remote) {
         (DataPath::Direct, Some(remote)) => {
             let kind = direct.kind.as_deref().map_or("", origin);
-            let time = direct.round_trip_us.map(milliseconds);
-            let time = time.map(|time| format!(", {time}")).unwrap_or_default();
-            format!("at {remote}{kind}{time}")
+            format!("at {remote}{kind}{}", round_trip(direct))
+        }
+        (DataPath::Relay, Some(remote)) => {
+            format!("by a relay, at {remote}{}", round_trip(direct))
         }
         _ => format!("by the hub: {}", reason(direct.why.as_deref())),
     };
@@ -35,13 +36,25 @@ pub fn line(direct: &DirectPeer) -> String {
     )
 }
 
+fn round_trip(direct: &DirectPeer) -> String {
+    let time = direct.round_trip_us.map(milliseconds);
+    time.map(|time| format!(", {time}")).unwrap_or_default()
+}
+
+fn data_path(path: &DirectPath) -> DataPath {
+    match path.kind {
+        CandidateKind::Relayed => DataPath::Relay,
+        _ => DataPath::Direct,
+    }
+}
+
 fn peer(direct: &DirectStatus) -> DirectPeer {
     let path = direct.path.as_ref();
     let micros = |time: Duration| time.as_micros() as u64;
     DirectPeer {
         public_key: BASE64_STANDARD.encode(direct.public_key.0),
         address: direct.address.to_string(),
-        path: path.map_or(DataPath::Hub, |_| DataPath::Direct),
+        path: path.map_or(DataPath::Hub, data_path),
         remote: path.ok().map(|path| path.remote.to_string()),
         kind: path.ok().map(|path| path.kind.name().to_owned()),
         round_trip_us: path.ok().and_then(|path| path.round_trip).map(micros),
@@ -62,7 +75,6 @@ fn origin(kind: &str) -> &'static str {
         "mapped" => " (its router's, by port mapping)",
         "reflexive" => " (its router's, as a STUN server saw it)",
         "learnt" => " (heard from there)",
-        "relayed" => " (a relay's)",
         _ => "",
     }
 }
@@ -85,13 +97,14 @@ pub fn reason(why: Option<&str>) -> &'static str {
     }
 }
 
-fn milliseconds(microseconds: u64) -> String {
+/// Writes a round trip with one decimal.
+pub(crate) fn milliseconds(microseconds: u64) -> String {
     format!("{:.1} ms", microseconds as f64 / 1_000.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use convoy_proto::config::{CandidateKind, DirectPath, WhyNotDirect};
+    use convoy_proto::config::WhyNotDirect;
 
     use super::*;
 
@@ -109,6 +122,20 @@ mod tests {
         assert_eq!(peers[0].kind.as_deref(), Some("reflexive"));
         assert_eq!((peers[0].path, &peers[0].why), (DataPath::Direct, &None));
         assert_eq!(peers_of(status.public_key, &[status]), []);
+    }
+
+    #[test]
+    fn a_relayed_path_is_no_direct_one() {
+        let status = status(Ok(DirectPath {
+            remote: "192.0.2.7:51820".parse().unwrap(),
+            kind: CandidateKind::Relayed,
+            round_trip: Some(Duration::from_micros(52_345)),
+        }));
+        let peer = peer(&status);
+        assert_eq!(peer.path, DataPath::Relay);
+        let expected =
+            "direct 10.8.0.3: by a relay, at 192.0.2.7:51820, 52.3 ms; 48.0 ms by the hub; ";
+        assert!(line(&peer).starts_with(expected), "{}", line(&peer));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The series of peers that are met through a hub; none if there is no such peer.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use convoy_report::{DataPath, DirectPeer, Peer};
 use prometheus_client::registry::Unit;
@@ -16,9 +16,25 @@ pub(super) fn write(out: &mut Out<'_>, hubs: &[Peer]) -> fmt::Result {
     if all().next().is_none() {
         return Ok(());
     }
-    let up = all().map(|it| (labels_of(it), u64::from(it.path == DataPath::Direct)));
-    let help = "Whether data to a peer takes a direct path";
-    out.gauges("direct_path", help, None, up)?;
+    for (name, help, path) in [
+        (
+            "direct_path",
+            "Whether data to a peer takes a direct path",
+            DataPath::Direct,
+        ),
+        (
+            "direct_relayed",
+            "Whether data to a peer goes by a relay",
+            DataPath::Relay,
+        ),
+    ] {
+        let series = all().map(|it| (labels_of(it), u64::from(it.path == path)));
+        out.gauges(name, help, None, series)?;
+    }
+    let help = "Round trip of the path to a peer that does not lead by the hub";
+    let measured = all().filter_map(|it| Some((labels_of(it), it.round_trip_us?)));
+    let series = measured.map(|(labels, time)| (labels, Duration::from_micros(time)));
+    out.times("direct_round_trip", help, series)?;
     let counters: [(&str, &str, Option<&Unit>, Figure); 5] = [
         (
             "direct_sent",

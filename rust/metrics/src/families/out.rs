@@ -1,6 +1,6 @@
 //! Writes families of series in OpenMetrics.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
@@ -32,6 +32,19 @@ impl Out<'_> {
         // Counts and sizes stay far below 2^63.
         series.try_for_each(|(labels, value)| {
             ConstGauge::new(value.cast_signed()).encode(family.encode_family(&labels)?)
+        })
+    }
+
+    /// Writes gauges in seconds.
+    pub(super) fn times<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        mut series: impl Iterator<Item = (Labels<'l, N>, Duration)>,
+    ) -> fmt::Result {
+        let mut family = self.describe(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        series.try_for_each(|(labels, value)| {
+            ConstGauge::new(value.as_secs_f64()).encode(family.encode_family(&labels)?)
         })
     }
 

@@ -109,22 +109,20 @@ fn direct_peers_have_series_and_without_one_there_are_none() {
     report.peers[0].direct = vec![convoy_report::DirectPeer {
         public_key: "friend".to_owned(),
         path: convoy_report::DataPath::Direct,
+        round_trip_us: Some(12_500),
         tx_bytes: 7,
         packets_by_hub: 3,
         ..Default::default()
     }];
     let text = text_of(with_direct);
     let labels = r#"{interface="wg0",public_key="friend"}"#;
-    for series in [
-        "direct_path",
-        "direct_sent_bytes_total",
-        "direct_packets_by_hub_total",
+    for (series, value) in [
+        ("direct_path", "1"),
+        ("direct_relayed", "0"),
+        ("direct_round_trip_seconds", "0.0125"),
+        ("direct_sent_bytes_total", "7"),
+        ("direct_packets_by_hub_total", "3"),
     ] {
-        let value = match series {
-            "direct_path" => 1,
-            "direct_sent_bytes_total" => 7,
-            _ => 3,
-        };
         let line = format!("convoy_{series}{labels} {value}\n");
         assert!(text.contains(&line), "no {line} in {text}");
     }

@@ -1,7 +1,10 @@
-//! The list of peers.
+//! The list of peers, and of those that are met through them.
 
-use convoy_report::{PeerState, PeerStatus};
-use convoy_stats::binary;
+use convoy_report::{DataPath, DirectPeer, PeerState, PeerStatus};
+use convoy_stats::{
+    binary,
+    direct::{milliseconds, reason},
+};
 use jiff::Timestamp;
 use ratatui::{
     Frame,
@@ -19,7 +22,7 @@ const KEY_CHARACTERS: usize = 8;
 /// Above the peers.
 const HEADER_LINES: u16 = 2;
 
-/// Draws the peers from number `top` on; returns the first that is shown.
+/// Draws the list from row `top` on; returns the first row that is shown.
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -28,8 +31,9 @@ pub(super) fn draw(
     now: Timestamp,
 ) -> usize {
     let room = usize::from(area.height.saturating_sub(HEADER_LINES));
-    let top = top.min(peers.len().saturating_sub(room));
-    let last = (top + room).min(peers.len());
+    let all: Vec<_> = peers.iter().flat_map(entries).collect();
+    let top = top.min(all.len().saturating_sub(room));
+    let last = (top + room).min(all.len());
     let connected = peers.iter().filter(|it| it.state == PeerState::Connected);
     let title = format!(
         " Peers: {} connected of {} ",
@@ -37,7 +41,7 @@ pub(super) fn draw(
         peers.len()
     );
     let mut block = Block::new().borders(Borders::TOP).title(title);
-    if last - top < peers.len() {
+    if last - top < all.len() {
         let shown = format!(" {}–{last} ", top + 1);
         block = block.title_top(Line::from(shown).right_aligned());
     }
@@ -50,7 +54,10 @@ pub(super) fn draw(
             1 | 2 => Text::from(name),
             _ => Text::from(name).right_aligned(),
         });
-    let rows = peers[top..last].iter().map(|peer| row(peer, now));
+    let rows = all[top..last].iter().map(|entry| match entry {
+        Entry::Peer(peer) => row(peer, now),
+        Entry::Direct(direct) => direct_row(direct),
+    });
     let widths = [
         Constraint::Fill(1),
         Constraint::Length(14),
@@ -63,6 +70,18 @@ pub(super) fn draw(
     let table = table.header(Row::new(header).dim()).block(block);
     frame.render_widget(table, area);
     top
+}
+
+/// Fills one row.
+enum Entry<'a> {
+    Peer(&'a PeerStatus),
+    Direct(&'a DirectPeer),
+}
+
+/// A peer, and below it those that are met through it.
+fn entries(status: &PeerStatus) -> impl Iterator<Item = Entry<'_>> {
+    let directs = status.peer.direct.iter().map(Entry::Direct);
+    std::iter::once(Entry::Peer(status)).chain(directs)
 }
 
 fn row(status: &PeerStatus, now: Timestamp) -> Row<'static> {
@@ -85,6 +104,29 @@ fn row(status: &PeerStatus, now: Timestamp) -> Row<'static> {
         Cell::from(Text::from(seen).right_aligned()),
         Cell::from(rate(rates.rx)),
         Cell::from(rate(rates.tx)),
+    ])
+}
+
+/// A peer that is met through the one above: its path and round trip, and where data goes.
+fn direct_row(direct: &DirectPeer) -> Row<'static> {
+    let (path, time, color) = match direct.path {
+        DataPath::Direct => ("direct", direct.round_trip_us, Color::Green),
+        DataPath::Relay => ("relay", direct.round_trip_us, Color::Yellow),
+        DataPath::Hub => ("hub", direct.hub_round_trip_us, Color::Reset),
+    };
+    let path = match time {
+        Some(time) => format!("{path} {}", milliseconds(time)),
+        None => path.to_owned(),
+    };
+    let why = || reason(direct.why.as_deref()).to_owned();
+    let seen = direct
+        .handshake_age
+        .map_or_else(|| "never".to_owned(), short);
+    Row::new([
+        Cell::from(format!("  {}", direct.address)),
+        Cell::from(path).style(Style::new().fg(color)),
+        Cell::from(direct.remote.clone().unwrap_or_else(why)),
+        Cell::from(Text::from(seen).right_aligned()),
     ])
 }
 

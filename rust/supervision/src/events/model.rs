@@ -55,9 +55,10 @@ pub enum What {
         peer: String,
         /// Its address inside the tunnel.
         address: Option<String>,
-        /// Address and port of the direct path; without one, data goes by the hub.
+        /// Address and port to which data goes, directly or by a relay; without one, it goes by the hub.
         remote: Option<String>,
-        /// How this address came to be known: `host`, `mapped`, `reflexive`, `learnt` or `relayed`.
+        /// How this address came to be known: `host`, `mapped`, `reflexive` or `learnt`; `relayed` if a relay is on
+        /// the path.
         kind: Option<String>,
         /// Why there is no direct path, in one word, as in `convoy status --json`.
         why: Option<String>,
@@ -158,11 +159,14 @@ impl fmt::Display for What {
                 peer,
                 address,
                 remote,
+                kind,
                 why,
-                ..
             } => {
                 let peer = address.as_ref().unwrap_or(peer);
                 match remote {
+                    Some(remote) if kind.as_deref() == Some("relayed") => {
+                        write!(f, "{peer} is reached by a relay, at {remote}")
+                    }
                     Some(remote) => write!(f, "{peer} is reached directly, at {remote}"),
                     None => write!(
                         f,
@@ -246,8 +250,14 @@ mod tests {
             kind: None,
             why: why.map(str::to_owned),
         };
-        let direct = changed(Some("192.0.2.7:51820"), None).to_string();
-        assert_eq!(direct, "10.8.0.3 is reached directly, at 192.0.2.7:51820");
+        let mut direct = changed(Some("192.0.2.7:51820"), None);
+        let expected = "10.8.0.3 is reached directly, at 192.0.2.7:51820";
+        assert_eq!(direct.to_string(), expected);
+        if let What::PathChanged { kind, .. } = &mut direct {
+            *kind = Some("relayed".to_owned());
+        }
+        let expected = "10.8.0.3 is reached by a relay, at 192.0.2.7:51820";
+        assert_eq!(direct.to_string(), expected);
         let by_hub = changed(None, Some("unreachable")).to_string();
         let expected = "10.8.0.3 is reached by the hub: none of its addresses answers";
         assert_eq!(by_hub, expected);

@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_report::{Counters, Peer, Traffic};
+use convoy_report::{Counters, DataPath, DirectPeer, Peer, Traffic};
 use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
@@ -72,6 +72,37 @@ fn the_list_of_peers_ends_with_the_last_one() {
     assert!(text.contains(" 25–30\n"), "{text}");
     assert!(text.contains("\n peer 29 "), "{text}");
     assert_eq!(screen.top, 24);
+}
+
+#[test]
+fn peers_behind_a_hub_stand_below_it_with_path_and_round_trip() {
+    let direct = |address: &str, path, remote: Option<&str>| DirectPeer {
+        address: address.to_owned(),
+        path,
+        remote: remote.map(str::to_owned),
+        round_trip_us: remote.map(|_| 12_345),
+        why: Some("no_answer".to_owned()),
+        hub_round_trip_us: Some(148_000),
+        handshake_age: remote.map(|_| 64),
+        ..DirectPeer::default()
+    };
+    let mut tunnel = status(0);
+    tunnel.peers[0].peer.direct = vec![
+        direct("10.8.0.3", DataPath::Direct, Some("192.0.2.7:51820")),
+        direct("10.8.0.4", DataPath::Relay, Some("192.0.2.8:3478")),
+        direct("10.8.0.5", DataPath::Hub, None),
+    ];
+    let mut screen = Screen::default();
+    screen.look((vec![tunnel], Vec::new()), Instant::now());
+    let text = shown(&mut screen, 80, 24);
+    let expected = "\
+\x20Office     connected      203.0.113.255:51820        1m         0 B         0 B
+  10.8.0.3  direct 12.3 ms 192.0.2.7:51820            1m
+  10.8.0.4  relay 12.3 ms  192.0.2.8:3478             1m
+  10.8.0.5  hub 148.0 ms   it does not answer: it  never
+ peer 1 o…";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains(" Peers: 1 connected of 2 "), "{text}");
 }
 
 #[test]
