@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub directs: Vec<DirectStatus>,
     /// TURN servers.
     pub relays: Vec<RelayStatus>,
+    /// The outer tunnel, if this one goes through another.
+    pub outer: Option<Box<Self>>,
     /// The counts of the data path since its start.
     pub counters: Counters,
     /// The traffic of the last seconds, which they include.

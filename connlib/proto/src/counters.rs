@@ -53,6 +53,8 @@ drop_reasons! {
     InboundRelayUnknownChannel = "inbound_relay_unknown_channel",
     /// Inbound: from a TURN server's address, but neither an answer of the server nor a relayed datagram.
     InboundRelayStranger = "inbound_relay_stranger",
+    /// Outbound: the first hop's interface has no address of the second hop's family.
+    OutboundViaNoAddress = "outbound_via_no_address",
     /// Inbound: not a WireGuard message, by its type or length.
     InboundNotWireGuard = "inbound_not_wireguard",
     /// Inbound: a handshake message whose MAC1 is wrong.
@@ -82,6 +84,10 @@ drop_reasons! {
     InboundMalformed = "inbound_malformed",
     /// Inbound: the inner source address is not among the peer's allowed IPs.
     InboundForeignSource = "inbound_foreign_source",
+    /// Inbound: a packet from the first hop that is no datagram for the tunnel inside.
+    InboundViaForeign = "inbound_via_foreign",
+    /// Inbound: a fragment of a datagram from the first hop.
+    InboundViaFragment = "inbound_via_fragment",
     /// Inbound: received before the link was set down, but handled afterwards.
     InboundLinkDown = "inbound_link_down",
     /// Inbound: no key to handle a handshake message: the device has no private key, or the peer's public key

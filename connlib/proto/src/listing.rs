@@ -59,6 +59,7 @@ impl Node {
                 peers: Vec::with_capacity(self.peers.len()),
                 directs: self.direct_statuses(now),
                 relays: self.relay_statuses(),
+                outer: None,
                 counters: self.counters.clone(),
                 recent: RecentTraffic::default(),
             },

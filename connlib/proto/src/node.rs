@@ -21,7 +21,7 @@ use crate::{
     followed::Followed,
     handshake_limiter::HandshakeLimiter,
     held::HeldPackets,
-    messages::DATA_OVERHEAD,
+    messages::{DATA_OVERHEAD, index_at},
     mss::MssClamp,
     noise::Identity,
     peer::{Endpoint, Peer},
@@ -277,6 +277,15 @@ impl Node {
         if self.relays.is_some() {
             self.limit_relayed(to, below(len), now + PATH_LIMIT_TIME);
         }
+    }
+
+    /// Whether `message`, of which the first eight bytes suffice, is that of a data message to a peer at `to`: it has the index
+    /// of one of the peer's sessions, which only those on the way know.
+    #[must_use]
+    pub fn has_sent(&self, to: SocketAddr, message: &[u8]) -> bool {
+        let is_data = message.len() >= 8 && message[..4] == [4, 0, 0, 0];
+        let of = |id: usize| self.peers[id].sessions.have_remote(index_at(message, 4));
+        is_data && self.by_address.peers_at(to).any(of)
     }
 
     /// When to call [`Node::handle_timeout`] next.

@@ -14,6 +14,8 @@ use convoy_proto::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::outer::OuterPlan;
+
 /// Most commands waiting for the event loop; further senders block.
 pub(crate) const COMMANDS: usize = 16;
 
@@ -49,8 +51,14 @@ pub(crate) enum Command {
     /// Reports the handshakes of these peers, and of no others. Returns the former ones, as freeing them
     /// takes a while.
     Follow {
-        peers: Box<Followed>,
-        done: oneshot::Sender<Box<Followed>>,
+        /// Of this tunnel, and of the outer one if it goes through another.
+        peers: Box<[Followed; 2]>,
+        done: oneshot::Sender<Box<[Followed; 2]>>,
+    },
+    /// Changes the outer tunnel of one that goes through another.
+    Outer {
+        plan: Box<OuterPlan>,
+        done: oneshot::Sender<()>,
     },
     /// Sets the direct paths. Returns the list, as freeing it takes a while.
     Directs {

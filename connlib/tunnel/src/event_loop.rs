@@ -11,6 +11,7 @@ use convoy_aead::{Aead, wipe::wipe};
 use convoy_gso::{UdpSockets, udp::Family};
 use convoy_proto::{Arrival, Node, PeerEvent};
 use convoy_tun::{Reader, Writer};
+use convoy_via::Hop;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -32,6 +33,7 @@ mod outbound;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod through;
 
 /// Longest time for which a tick starts serving due timers.
 const TIMERS: Duration = Duration::from_micros(400);
@@ -45,6 +47,8 @@ const TICKS_PER_YIELD: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct EventLoop {
     node: Node,
+    /// The outer tunnel, if this one goes through another: then the sockets are for its datagrams alone.
+    hop: Option<Box<Hop>>,
     sockets: UdpSockets,
     outbound: OutboundHalf,
     inbound: InboundHalf,
@@ -86,6 +90,7 @@ pub(crate) struct Parts {
     pub(crate) segmentation: bool,
     pub(crate) batch: usize,
     pub(crate) awaits_configuration: bool,
+    pub(crate) has_outer: bool,
     pub(crate) metrics: Metrics,
     pub(crate) requests: Requests,
     pub(crate) handshake_events: mpsc::Sender<PeerEvent>,
@@ -98,8 +103,15 @@ impl EventLoop {
         node.set_clamp_mss(parts.clamp_mss);
         node.set_link(parts.sockets.is_some(), Duration::ZERO);
         node.set_port(parts.port, Duration::ZERO);
+        let hop = parts.has_outer.then(|| {
+            let mut hop = Box::new(Hop::new(parts.aead));
+            hop.node().set_wall_clock(clock::wall_clock_of_boot());
+            hop.set_link(parts.sockets.is_some(), Duration::ZERO);
+            hop
+        });
         Ok(Self {
             node,
+            hop,
             sockets: parts.sockets.unwrap_or_else(UdpSockets::closed),
             outbound: OutboundHalf::new(parts.reader, parts.batch, parts.segmentation),
             inbound: InboundHalf::new(parts.writer),
@@ -125,7 +137,8 @@ impl EventLoop {
         loop {
             let worked = self.tick();
             self.metrics.tick_ended();
-            if self.node.take_keys_ended() {
+            let of_hop = self.hop.as_mut().map(|hop| hop.node().take_keys_ended());
+            if self.node.take_keys_ended() | of_hop.unwrap_or_default() {
                 // ring leaves copies of keys on the stack.
                 wipe::<STACK_OF_A_TICK>();
             }
@@ -154,6 +167,9 @@ impl EventLoop {
         // Due handshakes and keepalives.
         let timers = Turn::begin(TIMERS);
         while self.node.handle_timeout(now) && timers.has_share_left() {}
+        if let Some(hop) = &mut self.hop {
+            while hop.handle_timeout(now) && timers.has_share_left() {}
+        }
         // UDP → TUN: one receive call per socket, as far as the writer has room.
         let received = self.receive(now);
         // Route lookups for peers whose datagrams arrive in a new way, or after a change of routes.
@@ -165,7 +181,8 @@ impl EventLoop {
         // Control datagrams first, then the queue: one call per batch.
         self.send_control(now);
         self.flush(now);
-        self.outbound.lose_patience(&self.node, now);
+        let node = through::outward(&mut self.node, &mut self.hop);
+        self.outbound.lose_patience(node, now);
         // One hand-over to the writer.
         self.deliver(now);
         // To the handle, as far as it has room.
@@ -181,28 +198,34 @@ impl EventLoop {
         let mut budget = Budget::new(ROUTES_PER_TICK);
         let mut asked = false;
         while budget.spend()
-            && let Some(question) = self.node.poll_source_question()
+            && let Some(question) = self.outward().poll_source_question()
         {
             let Arrival { address, interface } = question.arrival;
             let is_same_way = self.sockets.lead_out_by(interface, question.to, address);
-            self.node.answer_source_question(&question, is_same_way);
+            self.outward()
+                .answer_source_question(&question, is_same_way);
             asked = true;
         }
         asked
     }
 
     fn report_handshakes(&mut self) {
-        while self.node.has_handshake_events()
-            && let Ok(room) = self.handshake_events.try_reserve()
-            && let Some(event) = self.node.poll_handshake_event()
-        {
-            room.send(event);
+        let nodes = self.hop.as_mut().map(|hop| hop.node());
+        for node in [&mut self.node].into_iter().chain(nodes) {
+            while node.has_handshake_events()
+                && let Ok(room) = self.handshake_events.try_reserve()
+                && let Some(event) = node.poll_handshake_event()
+            {
+                room.send(event);
+            }
         }
     }
 
     /// Waits for the first thing that a tick could work on.
     async fn wait(&mut self) {
         let Self {
+            node,
+            hop,
             sockets,
             outbound,
             inbound,
@@ -211,16 +234,21 @@ impl EventLoop {
             alarm,
             ..
         } = self;
+        let mut has_events = node.has_handshake_events();
+        let timeout = node.poll_timeout();
+        let timeout_of_hop = hop.as_ref().and_then(|hop| hop.poll_timeout());
+        let outward = through::outward(node, hop);
+        has_events |= outward.has_handshake_events();
         let deadline = [
-            self.node.poll_timeout(),
+            timeout,
+            timeout_of_hop,
             outbound.retry_at(),
-            outbound.next_patience_end(&self.node, clock::now()),
+            outbound.next_patience_end(outward, clock::now()),
             inbound.retry_at,
         ];
         if let Some(at) = deadline.into_iter().flatten().min() {
             alarm.arm(at);
         }
-        let has_events = self.node.has_handshake_events();
         let has_room = !outbound.is_stopped() && outbound.batch.is_none();
         let full = Family::BOTH.map(|family| outbound.is_full(family));
         tokio::select! {

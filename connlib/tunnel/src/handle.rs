@@ -19,6 +19,7 @@ use crate::{
     command::{COMMANDS, Command, HANDSHAKE_EVENTS, Requests, Signals},
     error::{ApplyError, Closed, Exit, StartError},
     options::{Options, Switch},
+    outer::{Outer, OuterPlanner},
     start,
 };
 
@@ -36,6 +37,8 @@ struct Shared {
     handshake_events: tokio::sync::Mutex<mpsc::Receiver<PeerEvent>>,
     /// Held while a change is prepared and applied, so that changes do not overtake each other.
     configuration: Mutex<Configuration>,
+    has_outer: bool,
+    outer: Mutex<OuterPlanner>,
     receive_offload: bool,
     privileged: Arc<dyn Privileged>,
 }
@@ -66,7 +69,7 @@ impl Tunnel {
             privileged: Arc::clone(&privileged),
         })?;
         let port = if options.is_up { bound.port() } else { 0 };
-        let is_up = options.is_up;
+        let (is_up, has_outer) = (options.is_up, options.has_outer);
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
         let (signals, signal_receiver) = watch::channel(Signals::default());
         let (exit_sender, exit) = watch::channel(None);
@@ -98,6 +101,8 @@ impl Tunnel {
                     is_bound: is_up,
                     ..Configuration::default()
                 }),
+                has_outer,
+                outer: Mutex::default(),
                 receive_offload,
                 privileged,
             }),
@@ -222,7 +227,12 @@ impl Tunnel {
         if let Ok(mut events) = self.shared.handshake_events.try_lock() {
             while events.try_recv().is_ok() {}
         }
-        let peers = Box::new(peers.iter().copied().collect());
+        let of_outer = match self.shared.has_outer {
+            true => peers,
+            false => &[],
+        };
+        let followed = |peers: &[PublicKey]| peers.iter().copied().collect();
+        let peers = Box::new([followed(peers), followed(of_outer)]);
         let former = self.request(|done| Command::Follow { peers, done });
         former.await.map(drop)
     }
@@ -249,6 +259,21 @@ impl Tunnel {
         let directs = Box::new(directs);
         let former = self.request(|done| Command::Directs { directs, done });
         former.await.map(drop)
+    }
+
+    /// Sets the outer tunnel, instead of the former one, of a tunnel that was started with
+    /// [`Options::has_outer`]; ignored by any other. Peers that stay keep their sessions.
+    ///
+    /// Computes keys on the caller's thread.
+    ///
+    /// # Errors
+    /// [`Closed`] once the tunnel has ended.
+    pub async fn set_outer(&self, outer: Outer) -> Result<(), Closed> {
+        let plan = {
+            let planner = self.shared.outer.lock();
+            Box::new(planner.unwrap_or_else(PoisonError::into_inner).plan(outer))
+        };
+        self.request(|done| Command::Outer { plan, done }).await
     }
 
     /// The next event of a followed peer's handshakes: its latest. Waits forever once the tunnel has ended.

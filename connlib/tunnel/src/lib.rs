@@ -22,6 +22,7 @@ mod event_loop;
 mod handle;
 mod metrics;
 mod options;
+mod outer;
 mod recent;
 mod start;
 mod turn;
@@ -30,6 +31,7 @@ pub use convoy_proto::{Outcome, PeerEvent};
 pub use error::{ApplyError, Closed, Exit, StartError};
 pub use handle::Tunnel;
 pub use options::{Options, Switch};
+pub use outer::Outer;
 
 /// Upper bound of the data path's buffers, in bytes: pools, queues, held packets and receive buffers.
 pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
@@ -38,4 +40,9 @@ pub const DATA_PATH_BYTES: usize = convoy_tun::POOL_BYTES
     + convoy_proto::HELD_BYTES
     + convoy_proto::CONTROL_QUEUE_BYTES;
 
+/// Upper bound of the buffers of an outer tunnel, in bytes, which a tunnel through another has beside its own.
+pub const OUTER_BYTES: usize =
+    convoy_via::HOP_BYTES + convoy_proto::HELD_BYTES + convoy_proto::CONTROL_QUEUE_BYTES;
+
+const _: () = assert!(OUTER_BYTES < 8 * 1024 * 1024);
 const _: () = assert!(DATA_PATH_BYTES < 16 * 1024 * 1024);

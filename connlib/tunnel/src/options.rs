@@ -26,6 +26,9 @@ pub struct Options {
     /// Whether packets from the TUN wait for the first [`Tunnel::apply`](crate::Tunnel::apply): without peers, they
     /// would be answered with ICMP errors, which end connections that are being made.
     pub awaits_configuration: bool,
+    /// Whether the tunnel goes through another, in this process: nothing leaves before
+    /// [`Tunnel::set_outer`](crate::Tunnel::set_outer).
+    pub has_outer: bool,
     /// Sets what needs privileges, for sockets.
     pub privileged: Arc<dyn Privileged>,
 }
@@ -40,6 +43,7 @@ impl Default for Options {
             clamp_mss: false,
             is_up: true,
             awaits_configuration: false,
+            has_outer: false,
             privileged: Arc::new(OwnPrivileges),
         }
     }

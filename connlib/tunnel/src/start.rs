@@ -83,6 +83,7 @@ fn event_loop(
         segmentation: supported && options.gso != Switch::Off,
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
         awaits_configuration: options.awaits_configuration,
+        has_outer: options.has_outer,
         metrics,
         requests: handle.requests,
         handshake_events: handle.handshake_events,

@@ -100,7 +100,7 @@ mod tests {
     ];
 
     /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
-    const PURE: [&str; 10] = [
+    const PURE: [&str; 11] = [
         "convoy-lifecycle",
         "convoy-packet",
         "convoy-paths",
@@ -110,6 +110,7 @@ mod tests {
         "convoy-report",
         "convoy-stun",
         "convoy-turn",
+        "convoy-via",
         "convoy-stages",
     ];
     const IMPURE: [&str; 14] = [
@@ -151,6 +152,10 @@ mod tests {
             ],
         ),
         (
+            "convoy-via",
+            &["convoy-aead", "convoy-packet", "convoy-proto"],
+        ),
+        (
             "convoy-tunnel",
             &[
                 "convoy-aead",
@@ -158,6 +163,7 @@ mod tests {
                 "convoy-proto",
                 "convoy-tun",
                 "convoy-types",
+                "convoy-via",
             ],
         ),
         ("convoy-network", &["convoy-netlink", "convoy-types"]),

@@ -98,7 +98,7 @@ pub fn reason(why: Option<&str>) -> &'static str {
 }
 
 /// Writes a round trip with one decimal.
-pub(crate) fn milliseconds(microseconds: u64) -> String {
+pub fn milliseconds(microseconds: u64) -> String {
     format!("{:.1} ms", microseconds as f64 / 1_000.0)
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use convoy_gso::{BoundSockets, UdpSockets};
-use convoy_proto::{config::PublicKey, leave_no_trace};
+use convoy_proto::{config::PublicKey, counters::DropReason, leave_no_trace};
 
 use super::EventLoop;
 use crate::{
@@ -41,16 +41,22 @@ impl EventLoop {
         if let Some(signals) = self.requests.changed_signals() {
             if let Some(mtu) = signals.mtu {
                 self.node.set_mtu(mtu);
+                if let Some(hop) = &mut self.hop {
+                    let outer = mtu.saturating_add(convoy_via::overhead(false));
+                    hop.node().set_mtu(outer);
+                }
             }
             if signals.routes != self.known_routes {
                 self.known_routes = signals.routes;
-                self.node.handle_routes_changed();
+                self.outward().handle_routes_changed();
                 self.outbound.flusher.forget_refusals();
                 self.sockets.forget_routes();
             }
             if signals.wall_clock != self.known_wall_clock {
                 self.known_wall_clock = signals.wall_clock;
-                self.node.set_wall_clock(clock::wall_clock_of_boot());
+                let boot = clock::wall_clock_of_boot();
+                self.node.set_wall_clock(boot);
+                self.outward().set_wall_clock(boot);
             }
             if signals.stop {
                 self.exit = Some(Exit::Stopped);
@@ -91,6 +97,11 @@ impl EventLoop {
                         self.discard_outbound();
                     }
                 }
+                if let Some(hop) = &mut self.hop {
+                    let dropped = hop.set_link(is_up, now);
+                    let drops = &mut self.node.counters().drops;
+                    drops.add(DropReason::OutboundLinkDown, dropped as u64);
+                }
                 let change = self.node.begin_link(is_up);
                 Some(Task::Link { change, done })
             }
@@ -100,8 +111,17 @@ impl EventLoop {
                 Some(Task::Snapshot { listing, answer })
             }
             Command::Follow { mut peers, done } => {
-                *peers = self.node.follow(std::mem::take(&mut *peers));
+                let [of_inner, of_outer] = &mut *peers;
+                *of_inner = self.node.follow(std::mem::take(of_inner));
+                if let Some(hop) = &mut self.hop {
+                    *of_outer = hop.node().follow(std::mem::take(of_outer));
+                }
                 let _ = done.send(peers);
+                None
+            }
+            Command::Outer { plan, done } => {
+                self.set_outer(*plan, now);
+                let _ = done.send(());
                 None
             }
             Command::Directs { directs, done } => {
@@ -149,6 +169,9 @@ impl EventLoop {
     fn handshake_slice(&mut self, peers: &mut vec::IntoIter<PublicKey>, now: Duration) -> bool {
         for peer in peers.by_ref().take(HANDSHAKES_PER_SLICE) {
             self.node.handshake_now(&peer, now);
+            if let Some(hop) = &mut self.hop {
+                hop.node().handshake_now(&peer, now);
+            }
         }
         peers.as_slice().is_empty()
     }
@@ -160,7 +183,7 @@ impl EventLoop {
             Some(bound) => self.next_sockets = Some(UdpSockets::register(bound)?),
             None if fwmark != self.fwmark => {
                 self.sockets.note_fwmark(fwmark);
-                self.node.forget_sources();
+                self.outward().forget_sources();
             }
             None => {}
         }
@@ -176,6 +199,6 @@ impl EventLoop {
     fn use_sockets(&mut self, sockets: UdpSockets) {
         self.metrics.closing(&self.sockets);
         self.sockets = sockets;
-        self.node.forget_sources();
+        self.outward().forget_sources();
     }
 }

@@ -9,6 +9,10 @@ use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Write
 use super::lane::{Lane, Sending};
 use crate::{adapters::ToUdp, budget::Budget, metrics::Metrics};
 
+/// Most datagrams, and most handshake messages among them, between two looks at the clock. Each handshake
+/// message may cost several Diffie-Hellman operations, and packets wait meanwhile.
+pub(super) const DATAGRAMS_AT_ONCE: usize = 256;
+pub(super) const HANDSHAKES_AT_ONCE: usize = 1;
 /// How long intake waits for a stopped socket while packets go to the other family, too. After that it goes
 /// on, and packets for the stopped family are dropped once its queue is full.
 const PATIENCE: Duration = Duration::from_millis(20);

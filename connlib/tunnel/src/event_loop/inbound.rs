@@ -5,17 +5,16 @@ use std::{io, time::Duration};
 use convoy_gso::udp::Family;
 use convoy_proto::{counters::DropReason, inbound::is_handshake};
 
-use super::EventLoop;
+use super::{
+    EventLoop,
+    halves::{DATAGRAMS_AT_ONCE, HANDSHAKES_AT_ONCE},
+};
 use crate::{
     adapters::ToTun,
     budget::Budget,
     turn::{RECEIVING, Turn},
 };
 
-/// Most datagrams, and most handshake messages among them, between two looks at the clock. Each handshake
-/// message may cost several Diffie-Hellman operations, and packets wait meanwhile.
-const DATAGRAMS_AT_ONCE: usize = 256;
-const HANDSHAKES_AT_ONCE: usize = 1;
 /// Most handshake messages per tick: those that cost little, for example because they get a cookie reply,
 /// have answers that the tick must also send.
 const HANDSHAKES_PER_TICK: usize = 32;
@@ -48,7 +47,9 @@ impl EventLoop {
         let (mut datagrams, mut may_be_more) = (0, false);
         for family in [self.inbound.first_family, self.inbound.first_family.other()] {
             // Datagrams that a full writer or the end of a turn has left in the buffers come first.
-            let may_receive = self.inbound.received.is_finished() && self.inbound.can_receive();
+            let is_drained = self.hop.as_ref().is_none_or(|hop| hop.is_drained());
+            let may_receive =
+                is_drained && self.inbound.received.is_finished() && self.inbound.can_receive();
             if may_receive && self.sockets.is_worth_receiving(family, is_busy, now) {
                 // Serve the other family first the next time.
                 self.inbound.first_family = family.other();
@@ -80,6 +81,9 @@ impl EventLoop {
     /// Passes received datagrams to the state machine until the writer has no room or the turn is over;
     /// returns their number.
     fn work_off_received(&mut self, turn: &Turn, now: Duration) -> usize {
+        if self.hop.is_some() {
+            return self.work_off_through(turn, now);
+        }
         let Self { node, inbound, .. } = self;
         let mut datagrams = 0;
         inbound.is_writer_full = false;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use convoy_proto::{Staging, counters::DropReason};
 use convoy_tun::{ReaderExit, TryRecv};
 
-use super::EventLoop;
+use super::{EventLoop, through::outward};
 use crate::{
     adapters::BatchFromTun,
     budget::Budget,
@@ -21,6 +21,7 @@ impl EventLoop {
     pub(super) fn take_from_tun(&mut self, now: Duration) -> bool {
         let Self {
             node,
+            hop,
             outbound,
             inbound,
             metrics,
@@ -36,9 +37,16 @@ impl EventLoop {
         }
         // Made only if there is a packet: it zeroes 32 KiB of stack.
         let mut staging = None;
-        if node.has_ready() {
-            let staging = staging.get_or_insert_with(Staging::default);
-            node.drain_held(now, staging, &mut outbound.sink());
+        match hop {
+            None if node.has_ready() => {
+                let staging = staging.get_or_insert_with(Staging::default);
+                node.drain_held(now, staging, &mut outbound.sink());
+            }
+            Some(hop) if hop.has_ready(node) => {
+                let staging = staging.get_or_insert_with(Staging::default);
+                hop.drain_held(node, now, staging, &mut outbound.sink());
+            }
+            _ => {}
         }
         // If held packets alone have filled the queue, more may be left.
         let mut worked = !outbound.sink().has_room();
@@ -58,7 +66,10 @@ impl EventLoop {
             let mut packets = BatchFromTun(&mut batch, outbound.packets_per_intake);
             let mut sink = outbound.sink();
             let staging = staging.get_or_insert_with(Staging::default);
-            node.handle_outbound(&mut packets, now, staging, &mut sink);
+            match hop {
+                None => node.handle_outbound(&mut packets, now, staging, &mut sink),
+                Some(hop) => hop.handle_outbound(node, &mut packets, now, staging, &mut sink),
+            }
             if batch.remaining() > 0 {
                 outbound.batch = Some(batch);
             }
@@ -85,10 +96,16 @@ impl EventLoop {
     pub(super) fn send_control(&mut self, now: Duration) {
         let Self {
             node,
+            hop,
             sockets,
             outbound,
             ..
         } = self;
+        if let Some(hop) = hop {
+            hop.send_control(node, now, &mut outbound.sink());
+            hop.hear_errors(node, now);
+        }
+        let node = outward(node, hop);
         for lane in &mut outbound.lanes {
             lane.send_control(node, &mut outbound.flusher, sockets, now);
         }
@@ -98,10 +115,12 @@ impl EventLoop {
     pub(super) fn flush(&mut self, now: Duration) {
         let Self {
             node,
+            hop,
             sockets,
             outbound,
             ..
         } = self;
+        let node = outward(node, hop);
         let turn = Turn::begin(Duration::ZERO);
         for lane in &mut outbound.lanes {
             lane.flush(&mut outbound.flusher, sockets, now);

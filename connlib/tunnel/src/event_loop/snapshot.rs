@@ -1,5 +1,7 @@
 //! The state of the tunnel at one moment.
 
+use std::time::SystemTime;
+
 use convoy_gso::queue::MAX_SEGMENTS;
 use convoy_proto::{
     config::Snapshot,
@@ -15,6 +17,13 @@ impl EventLoop {
         snapshot.listen_port = self.port;
         snapshot.fwmark = self.fwmark;
         snapshot.recent = self.recent.traffic(clock::now(), self.node.counters());
+        if let Some(hop) = &mut self.hop {
+            let (now, wall) = (clock::now(), SystemTime::now());
+            let outer = hop.node().snapshot(now, wall);
+            // Whoever looks for what was dropped finds it in one place.
+            snapshot.counters.drops.merge(&outer.counters.drops);
+            snapshot.outer = Some(Box::new(outer));
+        }
         self.add_counts(&mut snapshot.counters);
         self.add_state(&mut snapshot.counters);
     }

@@ -372,6 +372,7 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         segmentation: true,
         batch: 50,
         awaits_configuration: false,
+        has_outer: false,
         metrics: Metrics::new(offload, true),
         requests: Requests::new(commands, signals),
         handshake_events: mpsc::channel(1).0,
