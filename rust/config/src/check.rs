@@ -1,6 +1,7 @@
 //! Checks a configuration as a whole.
 
 mod directs;
+mod port_forward;
 mod routes;
 
 use std::collections::{HashMap, HashSet};
@@ -34,6 +35,7 @@ pub(crate) fn check(draft: &mut Draft, report: &mut Report) {
     routes::ignore_this_machine(draft, report);
     settle_claims(&mut draft.peers, report);
     directs::check(draft, report);
+    port_forward::check(draft, report);
     routes::check_endpoints(draft, report);
 }
 

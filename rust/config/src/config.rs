@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
 };
@@ -58,7 +58,7 @@ pub struct Interface {
     pub mtu: Option<Located<u16>>,
     /// `Table`; [`Table::Auto`] if absent.
     pub table: Option<Located<Table>>,
-    /// `PreUp`: commands for a shell, in order; [`crate::expand_hook`] fills in `%i`.
+    /// `PreUp`: commands for a shell, in order; [`crate::expand_hook`] fills in `%i` and `%p`.
     pub pre_up: Vec<Located<String>>,
     /// `PostUp`
     pub post_up: Vec<Located<String>>,
@@ -84,6 +84,17 @@ pub struct Interface {
     pub stun: Vec<Located<Endpoint>>,
     /// `#convoy: PortMap`: whether the router is asked to forward the port; false if absent.
     pub port_map: Option<Located<bool>>,
+    /// `#convoy: PortForward`: the gateway in the tunnel that is asked for a port.
+    pub port_forward: Option<Located<PortForward>>,
+    /// `#convoy: PostPortForward`: commands for a shell, which also has `%p`.
+    pub post_port_forward: Vec<Located<String>>,
+}
+
+/// A gateway in the tunnel that is asked for a port, by NAT-PMP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortForward {
+    /// Its address; `None` for that of [`Interface::port_forward_gateway`].
+    pub gateway: Option<Ipv4Addr>,
 }
 
 /// Which of the peers' flows to other addresses go on outside.
@@ -189,6 +200,8 @@ pub enum Host {
 
 /// The word before the path of a direct peer's preshared key.
 pub(crate) const DIRECT_KEY_FILE: &str = "PresharedKeyFile";
+/// The protocol by which a gateway in the tunnel is asked for a port.
+pub(crate) const NAT_PMP: &str = "nat-pmp";
 
 impl Config {
     /// An error about a value of this configuration, shown like those of its files.
@@ -205,10 +218,38 @@ impl Interface {
         self.hooks().next().is_some()
     }
 
+    /// Returns the gateway in the tunnel that is asked for a port, if one is wanted: the one that is written, or the
+    /// first address of the network that `Address` connects, or the first name server in a private network.
+    #[must_use]
+    pub fn port_forward_gateway(&self) -> Option<Ipv4Addr> {
+        let wanted = self.port_forward.as_ref()?.value;
+        let first = |own: &Located<Prefix>| match own.value.network().address() {
+            IpAddr::V4(network) if own.value.length() < 31 => {
+                let first = Ipv4Addr::from(u32::from(network) | 1);
+                Some(first).filter(|first| own.value.address() != *first)
+            }
+            _ => None,
+        };
+        let server = |server: &Located<IpAddr>| match server.value {
+            IpAddr::V4(server) if is_private(server) => Some(server),
+            _ => None,
+        };
+        let by_network = || self.addresses.iter().find_map(first);
+        let by_server = || self.dns_servers.iter().find_map(server);
+        wanted.gateway.or_else(by_network).or_else(by_server)
+    }
+
     pub(crate) fn hooks(&self) -> impl Iterator<Item = &Located<String>> {
         let all = [&self.pre_up, &self.post_up, &self.pre_down, &self.post_down];
-        all.into_iter().flatten()
+        let all = all.into_iter().flatten();
+        all.chain(&self.post_port_forward)
     }
+}
+
+/// Whether an address is of a private network, or of one that providers share (RFC 1918, RFC 6598).
+fn is_private(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    address.is_private() || (first == 100 && second & 0xc0 == 64)
 }
 
 impl Peer {
@@ -235,6 +276,16 @@ impl Endpoint {
         match self.host {
             Host::Ip(address) => Some(SocketAddr::new(address, self.port)),
             Host::Zoned(..) | Host::Name(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for PortForward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAT_PMP)?;
+        match self.gateway {
+            Some(gateway) => write!(f, " {gateway}"),
+            None => Ok(()),
         }
     }
 }

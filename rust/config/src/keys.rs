@@ -5,6 +5,7 @@ mod forwarding;
 mod interface;
 mod nat;
 mod peer;
+mod port_forward;
 
 use crate::{
     key::{Dialect, Files, Key, Section},
@@ -18,6 +19,7 @@ pub(crate) use interface::clamped;
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     let interface = interface::INTERFACE.iter().chain(&forwarding::FORWARDING);
     let interface = interface.chain(&nat::NAT).chain(&direct::INTERFACE);
+    let interface = interface.chain(&port_forward::INTERFACE);
     interface.chain(&peer::PEER).chain(&direct::DIRECT)
 }
 

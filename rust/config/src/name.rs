@@ -21,9 +21,14 @@ pub fn path_of(file_or_name: &Path) -> PathBuf {
     }
 }
 
-/// A hook's command with each `%i` replaced by the interface's name, which no shell interprets.
+/// A hook's command with each `%i` replaced by the interface's name, which no shell interprets, and each `%p` by the
+/// port that a provider forwards; without one that is wanted, `%p` stays.
 #[must_use]
-pub fn expand_hook(command: &str, name: &InterfaceName) -> String {
+pub fn expand_hook(command: &str, name: &InterfaceName, port: Option<u16>) -> String {
+    let command = match port {
+        Some(port) => command.replace("%p", &port.to_string()),
+        None => command.to_owned(),
+    };
     command.replace("%i", name.as_str())
 }
 
@@ -48,6 +53,9 @@ mod tests {
     #[test]
     fn every_mark_in_a_hook_is_replaced() {
         let name = "wg0".parse().unwrap();
-        assert_eq!(expand_hook("up %i %%i i%", &name), "up wg0 %wg0 i%");
+        let expanded = expand_hook("up %i %%i i% %p", &name, None);
+        assert_eq!(expanded, "up wg0 %wg0 i% %p");
+        let expanded = expand_hook("%p %i %%p", &name, Some(4000));
+        assert_eq!(expanded, "4000 wg0 %4000");
     }
 }

@@ -20,6 +20,7 @@ mod hooks;
 mod lock;
 pub(crate) mod log;
 mod metrics;
+mod port_forward;
 mod port_map;
 pub(crate) mod requests;
 mod save;

@@ -132,6 +132,7 @@ impl Subject {
         let all = [&it.pre_up, &it.post_up, &it.pre_down, &it.post_down];
         all.into_iter()
             .flatten()
+            .chain(&it.post_port_forward)
             .map(|hook| hook.value.as_str())
             .collect()
     }

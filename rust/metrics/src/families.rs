@@ -103,6 +103,10 @@ fn write_client(out: &mut Out<'_>, client: &Client) -> fmt::Result {
     out.gauge("paused", help, u64::from(client.is_paused))?;
     let help = "Warnings that convoy status shows";
     out.gauge("warnings", help, client.warnings as u64)?;
+    if let Some(port) = client.port_forwarded {
+        let help = "The port that the provider forwards through the tunnel; 0 if it forwards none";
+        out.gauge("forwarded_port", help, u64::from(port))?;
+    }
     let deaths = [([], client.tunnel_deaths)];
     let help = "How often the tunnel's process has died and was started again";
     out.counters("tunnel_deaths", help, None, deaths.into_iter())

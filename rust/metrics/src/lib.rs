@@ -71,6 +71,8 @@ pub struct Client {
     pub has_left: bool,
     /// How often the tunnel's process has died.
     pub tunnel_deaths: u64,
+    /// The port that a provider forwards, or 0; `None` if none is wanted.
+    pub port_forwarded: Option<u16>,
     /// The warnings that `convoy status` shows.
     pub warnings: usize,
 }

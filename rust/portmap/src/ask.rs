@@ -6,29 +6,17 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::socket::{setsockopt, sockopt};
-use tokio::{
-    net::UdpSocket,
-    time::{Instant, timeout_at},
-};
+use tokio::net::UdpSocket;
 use tracing::debug;
 
 use crate::{
     LIFETIME,
+    exchange::{LAST_WAITS, WAITS, exchange, socket},
     gateway::Gateway,
-    mapping::{Grant, Mapping, Protocol, Target},
+    mapping::{Grant, Mapping, Protocol, Target, Transport},
     nat_pmp, pcp,
     problem::{Problem, Refusal},
 };
-
-/// The port of both protocols.
-const PORT: u16 = 5351;
-/// Milliseconds that each request has for its answer, until the next one: the router is near.
-const WAITS: [u64; 4] = [250, 500, 1_000, 2_000];
-/// The same for a mapping that is withdrawn.
-const LAST_WAITS: [u64; 2] = [100, 200];
-/// Longest answer that is read, in bytes (RFC 6887 §7).
-const MAX_ANSWER: usize = 1_100;
 
 /// The secret of PCP, and the address that a router granted the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +91,7 @@ pub async fn withdraw(mapping: &Mapping) {
         }
         Protocol::NatPmp => {
             let request = nat_pmp::Request {
+                transport: Transport::Udp,
                 port: mapping.port,
                 suggested: 0,
                 lifetime: Duration::ZERO,
@@ -148,6 +137,7 @@ async fn by_nat_pmp(
         None => return Ok(None),
     };
     let request = nat_pmp::Request {
+        transport: Transport::Udp,
         port,
         suggested,
         lifetime: LIFETIME,
@@ -160,51 +150,6 @@ async fn by_nat_pmp(
         lifetime,
     };
     Ok(granted.map(|granted| granted.map(grant)))
-}
-
-/// Sends a request until `read` takes an answer; `None` if there is none, or nobody has the port.
-async fn exchange<T>(
-    socket: &UdpSocket,
-    request: &[u8],
-    waits: &[u64],
-    read: impl Fn(&[u8]) -> Option<T>,
-) -> io::Result<Option<T>> {
-    let mut buffer = [0; MAX_ANSWER];
-    for wait in waits {
-        let sent = socket.send(request).await;
-        let deadline = Instant::now() + Duration::from_millis(*wait);
-        if is_refused(&sent) {
-            return Ok(None);
-        }
-        sent?;
-        while let Ok(received) = timeout_at(deadline, socket.recv(&mut buffer)).await {
-            if is_refused(&received) {
-                return Ok(None);
-            }
-            if let Some(answer) = read(&buffer[..received?]) {
-                return Ok(Some(answer));
-            }
-        }
-    }
-    Ok(None)
-}
-
-fn is_refused(outcome: &io::Result<usize>) -> bool {
-    let error = outcome.as_ref().err();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-/// Opens a socket that stays outside of the tunnel, and hears the router alone.
-async fn socket(interface: &str, router: Ipv4Addr, mark: Option<u32>) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
-    if let Some(mark) = mark {
-        setsockopt(&socket, sockopt::Mark, &mark)?;
-    }
-    if !interface.is_empty() {
-        socket.bind_device(Some(interface.as_bytes()))?;
-    }
-    socket.connect((router, PORT)).await?;
-    Ok(socket)
 }
 
 fn own_address(socket: &UdpSocket) -> io::Result<Ipv4Addr> {

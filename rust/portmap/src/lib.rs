@@ -1,10 +1,12 @@
-//! Asks the router to forward a UDP port to this machine: by PCP (RFC 6887), else by NAT-PMP (RFC 6886).
+//! Asks the router to forward a UDP port to this machine: by PCP (RFC 6887), else by NAT-PMP (RFC 6886); or asks the
+//! gateway inside a tunnel for a port.
 //!
 //! 1. [`PortMapping::begin`] asks the default gateway, and renews the mapping until it is dropped.
 //! 2. [`PortMapping::changed`] waits for news, [`PortMapping::state`] tells them.
 //! 3. [`PortMapping::ask_again`] when the network may be another.
 //! 4. [`withdraw`] ends a [`Mapping`]: later, or in another process. One that nobody withdraws ends by itself after
 //!    [`LIFETIME`] at most.
+//! 5. [`PortForwarding`] and [`withdraw_port`] do the same for a provider's port of UDP and TCP, through the tunnel.
 //!
 //! The supervisor of `convoy up` may call it. It sends to the default gateway alone, from sockets that have the tunnel's
 //! mark and are bound to the gateway's interface, so they stay outside the tunnel and pass its kill switch. It never
@@ -14,6 +16,8 @@
 //! that any machine of the network may name, which no kill switch should let pass.
 
 mod ask;
+mod exchange;
+mod forward;
 mod gateway;
 mod mapping;
 mod nat_pmp;
@@ -24,7 +28,10 @@ mod task;
 use std::time::Duration;
 
 pub use ask::withdraw;
-pub use mapping::{Mapping, Protocol, Target};
+pub use forward::{
+    ForwardProblem, ForwardState, ForwardTarget, ForwardedPort, PortForwarding, withdraw_port,
+};
+pub use mapping::{Mapping, Protocol, Target, Transport};
 pub use problem::Problem;
 pub use task::{PortMapping, State};
 

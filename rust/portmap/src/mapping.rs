@@ -56,6 +56,24 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// A protocol whose port is forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        })
+    }
+}
+
 /// A router's grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {

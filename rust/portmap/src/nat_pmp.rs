@@ -1,16 +1,19 @@
-//! Messages of NAT-PMP (RFC 6886): requests for the router's address and to map a UDP port, and their answers. Pure.
+//! Messages of NAT-PMP (RFC 6886): requests for the router's address and to map a port, and their answers. Pure.
 
 use std::{net::Ipv4Addr, time::Duration};
 
-use crate::problem::Refusal;
+use crate::{mapping::Transport, problem::Refusal};
 
 /// The request for the router's address outside (§3.2).
 pub(crate) const ADDRESS_REQUEST: [u8; 2] = [VERSION, ADDRESS];
+/// The port of this machine in requests for whichever port a provider has; its answers may have 0 there.
+pub(crate) const ANY_PORT: u16 = 1;
 
 const VERSION: u8 = 0;
 /// Operations; their answers have [`ANSWER`] added.
 const ADDRESS: u8 = 0;
 const MAP_UDP: u8 = 1;
+const MAP_TCP: u8 = 2;
 const ANSWER: u8 = 0x80;
 /// Result codes (§3.5).
 const SUCCESS: u16 = 0;
@@ -25,9 +28,10 @@ pub(crate) fn address(datagram: &[u8]) -> Option<Result<Ipv4Addr, Refusal>> {
     Some(Ok(Ipv4Addr::from(*address)))
 }
 
-/// A request to map a UDP port.
+/// A request to map a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
+    pub(crate) transport: Transport,
     pub(crate) port: u16,
     /// The port outside that would be best.
     pub(crate) suggested: u16,
@@ -40,7 +44,7 @@ impl Request {
     pub(crate) fn bytes(&self) -> [u8; 12] {
         let mut out = [0; 12];
         out[0] = VERSION;
-        out[1] = MAP_UDP;
+        out[1] = self.operation();
         out[4..6].copy_from_slice(&self.port.to_be_bytes());
         out[6..8].copy_from_slice(&self.suggested.to_be_bytes());
         let seconds = u32::try_from(self.lifetime.as_secs()).unwrap_or(u32::MAX);
@@ -50,16 +54,25 @@ impl Request {
 
     /// Reads the port outside and its lifetime; `None` if the datagram is no answer to this request.
     pub(crate) fn answer(&self, datagram: &[u8]) -> Option<Result<(u16, Duration), Refusal>> {
-        if let Err(refusal) = result(datagram, MAP_UDP)? {
+        if let Err(refusal) = result(datagram, self.operation())? {
             return Some(Err(refusal));
         }
-        if datagram.get(8..10)? != self.port.to_be_bytes() {
+        let internal = u16::from_be_bytes(*datagram.get(8..10)?.first_chunk::<2>()?);
+        let is_any = self.port == ANY_PORT && internal == 0;
+        if internal != self.port && !is_any {
             return None;
         }
         let external = datagram.get(10..12)?.first_chunk::<2>()?;
         let seconds = datagram.get(12..16)?.first_chunk::<4>()?;
         let lifetime = Duration::from_secs(u32::from_be_bytes(*seconds).into());
         Some(Ok((u16::from_be_bytes(*external), lifetime)))
+    }
+
+    fn operation(&self) -> u8 {
+        match self.transport {
+            Transport::Udp => MAP_UDP,
+            Transport::Tcp => MAP_TCP,
+        }
     }
 }
 
@@ -86,7 +99,7 @@ fn reason(result: u16) -> &'static str {
         2 => "it is not allowed",
         3 => "it is not connected",
         4 => "it has no room",
-        5 => "it cannot forward UDP ports",
+        5 => "it cannot forward such ports",
         _ => "it has another reason",
     }
 }
@@ -98,6 +111,7 @@ mod tests {
     use super::*;
 
     const REQUEST: Request = Request {
+        transport: Transport::Udp,
         port: 51820,
         suggested: 51821,
         lifetime: Duration::from_secs(600),
@@ -145,6 +159,23 @@ mod tests {
             assert_eq!(REQUEST.answer(&GRANTED[..length]), None, "{length}");
         }
         assert_eq!(address(&GRANTED), None);
+    }
+
+    #[test]
+    fn a_provider_may_leave_this_machines_port_out_of_its_answer() {
+        let request = Request {
+            transport: Transport::Tcp,
+            port: ANY_PORT,
+            ..REQUEST
+        };
+        assert_eq!(request.bytes()[..6], [0, 2, 0, 0, 0, 1]);
+        let mut answer = GRANTED;
+        answer[1] = 0x82;
+        let granted = Some(Ok((4000, Duration::from_secs(120))));
+        for (port, read) in [(0, granted), (1, granted), (2, None)] {
+            answer[8..10].copy_from_slice(&[0, port]);
+            assert_eq!(request.answer(&answer), read, "{port}");
+        }
     }
 
     proptest! {

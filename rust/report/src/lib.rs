@@ -25,8 +25,8 @@ pub use direct::{DataPath, DirectPeer};
 pub use figures::{HISTOGRAMS, HistogramFigure, HistogramUnit};
 pub use query::{QueryError, REQUEST, answer, json_of, query};
 pub use status::{
-    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortMappingStatus,
-    Rate, STATUS_SCHEMA, Status, Statuses,
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
+    PortMappingStatus, Rate, STATUS_SCHEMA, Status, Statuses,
 };
 
 use serde::{Deserialize, Serialize};

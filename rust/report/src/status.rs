@@ -56,6 +56,8 @@ pub struct Status {
     pub dns: Vec<String>,
     /// The port that the router is asked to forward; null if `PortMap` is off.
     pub port_mapping: Option<PortMappingStatus>,
+    /// The port that the provider is asked to forward through the tunnel; null if `PortForward` is absent.
+    pub port_forward: Option<PortForwardStatus>,
     /// Engine of the network of a tunnel without root: `namespace`.
     pub engine: Option<String>,
     /// The commands of `convoy exec` in a tunnel without root.
@@ -84,6 +86,21 @@ pub struct PortMappingStatus {
     /// The protocol of the grant: `PCP` or `NAT-PMP`.
     pub protocol: Option<String>,
     /// Reason why there is no mapping, in words; null as well while the router is being asked.
+    pub problem: Option<String>,
+}
+
+/// A port that the provider's gateway is asked to forward through the tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct PortForwardStatus {
+    /// The gateway's address inside the tunnel.
+    pub gateway: String,
+    /// The port, of UDP and TCP; null if it forwards none.
+    pub port: Option<u16>,
+    /// The address at which the internet finds it; null if it is not known.
+    pub address: Option<String>,
+    /// Reason why there is no port, in words; null as well while the gateway is being asked.
     pub problem: Option<String>,
 }
 

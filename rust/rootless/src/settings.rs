@@ -68,6 +68,10 @@ pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
             "Direct has no effect: only a tunnel of `convoy up` as root finds direct paths",
         ),
         (
+            it.port_forward.is_some(),
+            "PortForward has no effect: only a tunnel of `convoy up` as root asks for a port",
+        ),
+        (
             is_marked && !geteuid().is_root(),
             "FwMark has no effect: only root may mark datagrams",
         ),

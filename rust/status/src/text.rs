@@ -10,8 +10,8 @@ use std::{
 
 use convoy_process::paragraph::fill;
 use convoy_report::{
-    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortMappingStatus,
-    Rate, Status, Statuses,
+    CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
+    PortMappingStatus, Rate, Status, Statuses,
 };
 use convoy_stats::{binary, direct};
 use jiff::Timestamp;
@@ -45,6 +45,8 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     optional(out, "name servers", servers)?;
     let mapping = status.port_mapping.as_ref();
     optional(out, "port mapping", mapping.map(port_mapping))?;
+    let forwarded = status.port_forward.as_ref();
+    optional(out, "forwarded port", forwarded.map(port_forward))?;
     optional(out, "engine", status.engine.as_ref())?;
     let commands = status.commands.filter(|count| *count > 0);
     optional(out, "commands inside", commands)?;
@@ -98,6 +100,16 @@ fn port_mapping(mapping: &PortMappingStatus) -> String {
         (Some(external), Some(protocol), _) => format!("{external} by {protocol}"),
         (_, _, Some(problem)) => format!("none: {problem}"),
         _ => "none yet: the router is being asked".to_owned(),
+    }
+}
+
+/// Words a port of a provider, or why there is none.
+fn port_forward(forward: &PortForwardStatus) -> String {
+    match (forward.port, &forward.address, &forward.problem) {
+        (Some(port), Some(address), _) => format!("{port}, at {address}"),
+        (Some(port), None, _) => port.to_string(),
+        (None, _, Some(problem)) => format!("none: {problem}"),
+        (None, _, None) => format!("none yet: {} is being asked", forward.gateway),
     }
 }
 

@@ -17,6 +17,7 @@ use std::{
 };
 
 use convoy_config::{Config, decode_key, encode_key};
+use convoy_portmap::ForwardedPort;
 use convoy_proto::{Outcome, config::PublicKey};
 use convoy_report::Report;
 use tokio::sync::mpsc;
@@ -39,6 +40,8 @@ pub struct Events {
     subscribers: Subscribers,
     presence: Presence,
     is_kill_switch_closed: bool,
+    /// The port that is forwarded, for subscribers who come later.
+    port: Option<What>,
     /// Whether there was a subscriber when the tunnel was last told what to report.
     was_watched: bool,
 }
@@ -51,6 +54,7 @@ impl Events {
             subscribers: Subscribers::default(),
             presence: Presence::default(),
             is_kill_switch_closed: false,
+            port: None,
             was_watched: false,
         }
     }
@@ -59,6 +63,10 @@ impl Events {
     pub fn subscribe(&mut self, queue: mpsc::Sender<Event>) -> bool {
         self.subscribers.forget_closed();
         let is_first = self.subscribers.is_empty();
+        if let Some(port) = &self.port {
+            // The queue is new.
+            let _ = queue.try_send(Event::now(&self.interface, port.clone()));
+        }
         self.subscribers.add(queue);
         is_first
     }
@@ -116,6 +124,22 @@ impl Events {
                 false => What::KillSwitchOpened,
             });
         }
+    }
+
+    /// Call when a port is forwarded, or another one.
+    pub fn port_forwarded(&mut self, port: &ForwardedPort) {
+        let what = What::PortForwarded {
+            port: port.port,
+            address: port.address.map(|address| address.to_string()),
+        };
+        self.port = Some(what.clone());
+        self.publish(what);
+    }
+
+    /// Call when a port that was forwarded is lost.
+    pub fn port_lost(&mut self, reason: String) {
+        self.port = None;
+        self.publish(What::PortLost { reason });
     }
 
     /// Call when a handshake of a peer has come to something.

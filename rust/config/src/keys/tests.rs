@@ -102,6 +102,7 @@ fn file_with(key: &Key) -> String {
         ("Direct", _) => {
             format!("{OWN}Address = 10.0.0.2/24\n{PEER}AllowedIPs = 10.0.0.0/24\n{line}")
         }
+        ("PortForward", _) => format!("{OWN}{line}{PEER}AllowedIPs = 10.2.0.1/32\n"),
         ("PrivateKey" | "PrivateKeyFile", _) => format!("[Interface]\n{line}{PEER}"),
         ("PublicKey", _) => format!("{OWN}[Peer]\n{line}"),
         (_, Section::Interface) => format!("{OWN}{needed}{line}{PEER}"),

@@ -127,7 +127,8 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         host: Some(host),
         tunnel: None,
         interface: None,
-        port_mapping: state.and_then(|state| state.port_mapping),
+        port_mapping: state.as_ref().and_then(|state| state.port_mapping.clone()),
+        port_forward: state.and_then(|state| state.port_forward),
         picked_mark: None,
         terminal: None,
     };

@@ -8,6 +8,7 @@ pub(super) mod strays;
 
 use std::{
     env,
+    fmt::Display,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -54,6 +55,8 @@ pub(crate) struct Hooks {
     limit: Duration,
     /// Where they write; the supervisor's own output if absent.
     terminal: Option<Terminal>,
+    /// Whether this process starts nothing else meanwhile, so that all that is new is theirs.
+    are_alone: bool,
 }
 
 #[derive(Debug)]
@@ -64,27 +67,47 @@ struct Hook {
 }
 
 impl Hooks {
-    /// The hooks of a configuration. They write to `terminal`.
-    pub(crate) fn of(config: &Config, moment: Moment, terminal: Option<&Terminal>) -> Self {
+    /// The hooks of a configuration, with the port for `%p` if one is wanted. They write to `terminal`.
+    pub(crate) fn of(
+        config: &Config,
+        moment: Moment,
+        port: Option<u16>,
+        terminal: Option<&Terminal>,
+    ) -> Self {
+        let commands = commands(&config.interface, moment);
+        Self::new(config, commands, &moment, port, terminal)
+    }
+
+    /// The hooks that follow the port of a provider; 0 if it is lost.
+    pub(crate) fn of_port(config: &Config, port: u16) -> Self {
+        let commands = &config.interface.post_port_forward;
+        Self::new(config, commands, &"PostPortForward", Some(port), None)
+    }
+
+    fn new(
+        config: &Config,
+        commands: &[Located<String>],
+        moment: &dyn Display,
+        port: Option<u16>,
+        terminal: Option<&Terminal>,
+    ) -> Self {
         let hook = |command: &Located<String>| {
             let place = match config.files.position(command.at) {
                 Some((path, line, _)) => format!("{}:{line}: {moment}", path.display()),
                 None => moment.to_string(),
             };
             Hook {
-                command: expand_hook(&command.value, &config.name),
+                command: expand_hook(&command.value, &config.name, port),
                 place,
             }
         };
         Self {
-            hooks: commands(&config.interface, moment)
-                .iter()
-                .map(hook)
-                .collect(),
+            hooks: commands.iter().map(hook).collect(),
             trusted: config.hooks_trusted.clone(),
             shell: Shell::find(),
             limit: TIME_LIMIT,
             terminal: terminal.and_then(|terminal| terminal.try_clone().ok()),
+            are_alone: true,
         }
     }
 
@@ -103,6 +126,12 @@ impl Hooks {
         Ok(())
     }
 
+    /// Runs them as [`Self::run`] does while the tunnel is served.
+    pub(crate) async fn run_beside(mut self) -> Result<(), HookError> {
+        self.are_alone = false;
+        self.run().await
+    }
+
     async fn run_one(&self, hook: &Hook) -> Result<(), HookError> {
         let name = || hook.place.clone();
         let not_started = |error| HookError::NotStarted {
@@ -111,7 +140,7 @@ impl Hooks {
         };
         let mut command = self.shell.command();
         command.stdout(self.output()).stderr(self.output());
-        let earlier = strays::find();
+        let earlier = self.are_alone.then(strays::find);
         let mut child = command.spawn().map_err(not_started)?;
         let running = Running {
             shell: child.id().map(|id| Pid::from_raw(id.cast_signed())),
@@ -154,8 +183,8 @@ impl Hooks {
 struct Running {
     /// The leader of the hook's process group; `None` once the hook has succeeded.
     shell: Option<Pid>,
-    /// Processes that earlier hooks left.
-    earlier: Vec<Pid>,
+    /// Processes that earlier hooks left; `None` if new ones may be of others, so that only its process group ends.
+    earlier: Option<Vec<Pid>>,
 }
 
 impl Running {
@@ -171,7 +200,9 @@ impl Drop for Running {
         // An error says that nothing is left of it.
         let killed = killpg(shell, Signal::SIGKILL);
         debug!(%shell, ?killed, "Ended a hook");
-        strays::end(shell, &self.earlier);
+        if let Some(earlier) = &self.earlier {
+            strays::end(shell, earlier);
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
 use convoy_path_mtu::NotedPath;
-use convoy_portmap::Mapping;
-use serde::{Deserialize, Serialize};
+use convoy_portmap::{ForwardedPort, Mapping};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use tracing::warn;
 
 use super::places;
@@ -43,8 +43,19 @@ pub(crate) struct State {
     #[serde(default)]
     pub(crate) paused_until: Option<u64>,
     /// The port that the router forwards.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known"
+    )]
     pub(crate) port_mapping: Option<Mapping>,
+    /// The port that a provider forwards through the tunnel.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known"
+    )]
+    pub(crate) port_forward: Option<ForwardedPort>,
 }
 
 impl State {
@@ -60,6 +71,7 @@ impl State {
             paths: Vec::new(),
             paused_until: None,
             port_mapping: None,
+            port_forward: None,
         }
     }
 
@@ -124,6 +136,16 @@ fn read(path: &Path) -> anyhow::Result<Option<State>> {
 
 fn write(path: &Path, state: &State) -> anyhow::Result<()> {
     replace(path, &serde_json::to_vec(state)?)
+}
+
+/// Reads what a later version may write otherwise; then it counts as absent, and the rest stays of use.
+fn known<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 /// Replaces a file that only its owner may read, in one step.
@@ -192,6 +214,14 @@ mod tests {
         let present = former.replace("60}", &format!(r#"60,"port_mapping":{mapping}}}"#));
         assert_eq!(serde_json::to_string(&expected).unwrap(), present);
         fs::write(&path, present).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(expected.clone()));
+        // As later ones may write it.
+        expected.port_mapping = None;
+        let later = former.replace(
+            "60}",
+            r#"60,"port_mapping":{"protocol":"NEW"},"port_forward":[1],"new":{}}"#,
+        );
+        fs::write(&path, later).unwrap();
         assert_eq!(read(&path).unwrap(), Some(expected));
     }
 

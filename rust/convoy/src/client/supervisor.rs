@@ -17,6 +17,7 @@ mod follow;
 mod log;
 mod observe;
 mod place;
+mod port_forward;
 mod port_map;
 mod react;
 mod replace;
@@ -48,6 +49,7 @@ use super::{
     changed::Changed,
     metrics::Metrics,
     places,
+    port_forward::PortForward,
     port_map::PortMap,
     state::State,
     take_down::{Remains, stays},
@@ -163,6 +165,7 @@ struct Supervisor {
     addresses: Addresses,
     directs: Directs,
     port_map: PortMap,
+    port_forward: PortForward,
     /// The name servers that the host's state makes room for.
     resolvers: Vec<IpAddr>,
     /// The public key of the key that a hook has set.
@@ -212,6 +215,7 @@ impl Supervisor {
             tunnel: self.tunnel,
             interface: None,
             port_mapping: self.port_map.to_note(self.state.port_mapping.as_ref()),
+            port_forward: self.port_forward.to_note(self.state.port_forward.as_ref()),
             picked_mark: self.picked_mark,
             terminal: self.terminal,
         }

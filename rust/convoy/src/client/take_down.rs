@@ -8,11 +8,11 @@ use convoy_desired::kill_switch;
 use convoy_host::{Host, open_kill_switch};
 use convoy_keeper::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
-use convoy_portmap::{Mapping, withdraw};
+use convoy_portmap::{ForwardedPort, Mapping, withdraw, withdraw_port};
 use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{error, warn};
 
-use super::{hooks::Hooks, save, state::State, terminal::Terminal};
+use super::{hooks::Hooks, port_forward::for_hooks, save, state::State, terminal::Terminal};
 
 /// Returns what stays on the host after a tunnel with this configuration went down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {
@@ -37,6 +37,8 @@ pub(crate) struct Remains {
     pub(crate) interface: Option<OwnedFd>,
     /// The port that the router forwards.
     pub(crate) port_mapping: Option<Mapping>,
+    /// The port that a provider forwards through the tunnel.
+    pub(crate) port_forward: Option<ForwardedPort>,
     /// The mark that was chosen for it.
     pub(crate) picked_mark: Option<u32>,
     pub(crate) terminal: Option<Terminal>,
@@ -87,6 +89,9 @@ impl Remains {
                 if let Some(mapping) = self.port_mapping.take() {
                     withdraw(&mapping).await;
                 }
+                if let Some(port) = &self.port_forward {
+                    withdraw_port(port).await;
+                }
                 match self.tunnel.take() {
                     Some(tunnel) => self.interface = Some(tunnel.stop().await?),
                     None => stop_orphan(&self.name).await?,
@@ -127,7 +132,10 @@ impl Remains {
     /// Runs hooks.
     fn hooks(&self, moment: Moment) -> Progress {
         let config = self.config.as_ref();
-        let hooks = config.map(|config| Hooks::of(config, moment, self.terminal.as_ref()));
+        let hooks = config.map(|config| {
+            let port = for_hooks(config, self.port_forward.as_ref());
+            Hooks::of(config, moment, port, self.terminal.as_ref())
+        });
         Progress::Goes(Box::pin(async {
             match hooks {
                 Some(hooks) => Ok(hooks.run().await?),

@@ -45,6 +45,7 @@ mod neighbors;
 mod path_mtu;
 mod paths;
 mod pause;
+mod port_forward;
 mod recording;
 mod reload;
 mod secrets;

@@ -58,6 +58,7 @@ fn figures_have_their_units_and_labels() {
         "convoy_send_segments_count{interface=\"wg0\"} 9",
         "convoy_paused{interface=\"wg0\"} 0",
         "convoy_tunnel_deaths_total{interface=\"wg0\"} 2",
+        "convoy_forwarded_port{interface=\"wg0\"} 4000",
         "convoy_peer_sent_bytes_total{interface=\"wg0\",public_key=\"AAAA=\",name=\"Office\"} 148",
         "convoy_peer_session{interface=\"wg0\",public_key=\"AAAA=\",name=\"Office\"} 1",
         "convoy_peer_latest_handshake_timestamp_seconds{interface=\"wg0\",public_key=\"AAAA=\",name=\"Office\"} \
@@ -212,6 +213,7 @@ fn observation() -> Observation {
         client: Some(Client {
             names: HashMap::from([("AAAA=".to_owned(), "Office".to_owned())]),
             tunnel_deaths: 2,
+            port_forwarded: Some(4000),
             ..Client::default()
         }),
     }

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 
 use super::*;
+use crate::exchange::{MAX_ANSWER, PORT};
 
 const TARGET: Target = Target {
     port: 51820,

@@ -148,6 +148,40 @@ fn a_port_mapping_or_its_lack_is_shown() {
 }
 
 #[test]
+fn a_providers_port_or_its_lack_is_shown() {
+    let shown = |forward| {
+        let text = shown(Status {
+            port_forward: Some(forward),
+            ..Status::default()
+        });
+        let line = text.lines().find(|line| line.contains("forwarded port"));
+        line.map(str::to_owned).unwrap_or(text)
+    };
+    let asking = PortForwardStatus {
+        gateway: "10.2.0.1".to_owned(),
+        ..PortForwardStatus::default()
+    };
+    let expected = "  forwarded port: none yet: 10.2.0.1 is being asked";
+    assert_eq!(shown(asking.clone()), expected);
+    let failed = PortForwardStatus {
+        problem: Some("silence".to_owned()),
+        ..asking.clone()
+    };
+    assert_eq!(shown(failed), "  forwarded port: none: silence");
+    let forwarded = PortForwardStatus {
+        port: Some(4000),
+        ..asking
+    };
+    assert_eq!(shown(forwarded.clone()), "  forwarded port: 4000");
+    let with_address = PortForwardStatus {
+        address: Some("198.51.100.7".to_owned()),
+        ..forwarded
+    };
+    let expected = "  forwarded port: 4000, at 198.51.100.7";
+    assert_eq!(shown(with_address), expected);
+}
+
+#[test]
 fn a_pause_and_a_missing_supervisor_are_said_first() {
     let paused = Status {
         state: Condition::Paused,

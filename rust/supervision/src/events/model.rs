@@ -85,6 +85,18 @@ pub enum What {
         /// In words, as `convoy status` shows it.
         warning: String,
     },
+    /// The provider forwards a port through the tunnel, or another one than before. Who follows later hears it first.
+    PortForwarded {
+        /// The port, of UDP and TCP.
+        port: u16,
+        /// The address at which the internet finds it, if it is known.
+        address: Option<String>,
+    },
+    /// The provider forwards the port no longer.
+    PortLost {
+        /// In words.
+        reason: String,
+    },
     /// The process that carries the packets has died, and all sessions with it.
     TunnelDied {
         /// In words, if it is known.
@@ -188,6 +200,13 @@ impl fmt::Display for What {
             Self::Resumed => f.write_str("the pause is over"),
             Self::Reloaded => f.write_str("another configuration is in effect"),
             Self::Warning { warning } => f.write_str(warning),
+            Self::PortForwarded { port, address } => {
+                let at = At(" at ", address);
+                write!(f, "the provider forwards the port {port}{at}")
+            }
+            Self::PortLost { reason } => {
+                write!(f, "the provider forwards no port any more: {reason}")
+            }
             Self::TunnelDied { reason: None } => f.write_str("the tunnel process has died"),
             Self::TunnelDied {
                 reason: Some(reason),

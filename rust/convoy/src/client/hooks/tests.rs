@@ -200,7 +200,7 @@ impl Scene {
         write(&path, commands);
         let mut config = convoy_config::read(&path).unwrap().config;
         config.hooks_trusted = Ok(());
-        Hooks::of(&config, Moment::PostUp, None)
+        Hooks::of(&config, Moment::PostUp, None, None)
     }
 }
 

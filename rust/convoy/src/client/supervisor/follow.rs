@@ -199,6 +199,7 @@ impl Supervisor {
                 return;
             }
         }
+        self.port_forward.ask_again();
         self.events.publish(What::TunnelRestarted);
     }
 

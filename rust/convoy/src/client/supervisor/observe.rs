@@ -6,6 +6,7 @@ use convoy_lifecycle::State;
 use convoy_metrics::Client;
 
 use super::Supervisor;
+use crate::client::port_forward::for_hooks;
 
 impl Supervisor {
     /// Returns what its tunnel's process does not know.
@@ -21,6 +22,7 @@ impl Supervisor {
             is_paused: state.paused_until().is_some(),
             has_left: state.has_moved(),
             tunnel_deaths: self.tunnel.as_ref().map_or(0, KeptTunnel::deaths),
+            port_forwarded: for_hooks(&self.config, self.port_forward.port().as_ref()),
             warnings: self.warnings(is_closed, state).len(),
         }
     }

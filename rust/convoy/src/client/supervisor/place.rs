@@ -13,7 +13,7 @@ use super::{Supervisor, react::answer};
 use crate::client::{
     hooks::strays,
     metrics::{Question, next_question},
-    owner,
+    owner, port_forward,
 };
 
 /// Something that has happened to the tunnel or to its host.
@@ -27,6 +27,8 @@ pub(super) enum Happening {
     Probed(Option<Narrow>),
     /// The router forwards the port, or does so no longer.
     PortMapping,
+    /// The provider forwards a port, or does so no longer, or hooks have ended.
+    PortForward(port_forward::Change),
 }
 
 impl Place for Supervisor {
@@ -120,9 +122,12 @@ impl Place for Supervisor {
                 return event;
             }
         }
-        strays::reap(self.tunnel.as_ref().and_then(KeptTunnel::pid));
+        if !self.port_forward.runs_hooks() {
+            strays::reap(self.tunnel.as_ref().and_then(KeptTunnel::pid));
+        }
         self.follow_addresses().await;
         self.follow_port_map().await;
+        self.follow_port_forward();
         if state.is_up() {
             self.probe_paths();
         }
@@ -141,6 +146,7 @@ impl Place for Supervisor {
             () = self.addresses.next() => Happening::Addresses,
             narrow = self.path_mtu.next() => Happening::Probed(narrow),
             () = self.port_map.changed() => Happening::PortMapping,
+            change = self.port_forward.changed() => Happening::PortForward(change),
         }
     }
 
@@ -153,6 +159,7 @@ impl Place for Supervisor {
             Happening::Addresses => {}
             Happening::Probed(narrow) => self.on_probed(narrow).await,
             Happening::PortMapping => self.on_port_mapping().await,
+            Happening::PortForward(change) => self.on_port_forward(change),
         }
         None
     }

@@ -84,6 +84,7 @@ impl Supervisor {
                 self.events.publish(What::NetworkChanged);
                 self.addresses.network_changed(Instant::now());
                 self.port_map.network_changed();
+                self.port_forward.ask_again();
                 self.forget_paths().await;
             }
             Ok(HostEvent::OwnAddresses(addresses)) => self.on_own_addresses(addresses).await,
@@ -170,6 +171,7 @@ impl Supervisor {
         self.events.publish(What::WokeUp);
         self.addresses.network_changed(Instant::now());
         self.port_map.network_changed();
+        self.port_forward.ask_again();
         self.path_mtu.want_all(&self.config);
     }
 

@@ -27,6 +27,7 @@ use crate::{
         hooks::Hooks,
         lock::lock,
         owner,
+        port_forward::{PortForward, for_hooks},
         port_map::PortMap,
         state::State,
         up::Wanted,
@@ -55,6 +56,7 @@ impl Supervisor {
             addresses: Addresses::new(&config, configured_mark(&config)),
             directs: Directs::default(),
             port_map: PortMap::default(),
+            port_forward: PortForward::default(),
             resolvers: Vec::new(),
             this_machine: None,
             path_mtu: PathMtu::new(&config),
@@ -108,6 +110,7 @@ impl Supervisor {
             self.path_mtu.restore(&self.config, &earlier.paths);
             self.state.paths = earlier.paths;
             self.state.port_mapping = earlier.port_mapping;
+            self.state.port_forward = earlier.port_forward;
             if earlier.paused_until.is_some() {
                 info!("The pause is over, as the supervisor that began it is gone");
             }
@@ -293,6 +296,8 @@ impl Supervisor {
 
     /// Prepares hooks.
     pub(super) fn hooks(&self, moment: Moment) -> Hooks {
-        Hooks::of(&self.config, moment, self.terminal.as_ref())
+        let port = self.port_forward.port();
+        let port = for_hooks(&self.config, port.as_ref());
+        Hooks::of(&self.config, moment, port, self.terminal.as_ref())
     }
 }

@@ -59,6 +59,7 @@ impl Supervisor {
                 .map(|server| server.to_string())
                 .collect(),
             port_mapping: self.port_map.status(),
+            port_forward: self.port_forward.status(),
             warnings: self
                 .warnings(is_closed, state)
                 .into_iter()

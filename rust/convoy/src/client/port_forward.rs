@@ -1,0 +1,194 @@
+//! The port that a provider forwards through the tunnel, and the hooks that follow it.
+
+use std::{fmt, future::pending};
+
+use convoy_config::Config;
+use convoy_portmap::{ForwardState, ForwardTarget, ForwardedPort, PortForwarding, withdraw_port};
+use convoy_report::PortForwardStatus;
+use convoy_supervision::Work;
+
+use super::hooks::{HookError, Hooks};
+
+/// The port, and its gateway if one is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct PortForward {
+    kept: Option<PortForwarding>,
+    /// The port that was last told of.
+    told: Option<ForwardedPort>,
+    /// Why there is no gateway to ask any more.
+    ended: &'static str,
+    /// The port that hooks were last run with; 0 for none.
+    hooked: u16,
+    hook: Option<Running>,
+}
+
+/// Something that has happened.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// The gateway has said something else.
+    Answer,
+    /// The hooks have ended.
+    HooksEnded(Result<(), HookError>),
+}
+
+/// News of the port.
+#[derive(Debug)]
+pub(crate) enum News {
+    Forwarded(ForwardedPort),
+    /// Why it is lost, in words.
+    Lost(String),
+}
+
+/// Returns the gateway that a configuration wants to be asked.
+pub(crate) fn target(config: &Config) -> Option<ForwardTarget> {
+    let gateway = config.interface.port_forward_gateway()?;
+    Some(ForwardTarget {
+        gateway,
+        interface: config.name.as_str().to_owned(),
+    })
+}
+
+impl PortForward {
+    /// Asks for a port; `former` is one that an earlier supervisor had, whose hooks have run.
+    pub(crate) fn keep(&mut self, target: ForwardTarget, former: Option<&ForwardedPort>) {
+        if let Some(kept) = &self.kept
+            && *kept.target() == target
+        {
+            return;
+        }
+        let is_first = self.kept.is_none() && self.told.is_none();
+        self.end("another gateway is to be asked");
+        let former = former.filter(|it| is_first && it.gateway == target.gateway);
+        self.hooked = former.map_or(self.hooked, |former| former.port);
+        self.kept = Some(PortForwarding::begin(target, former.cloned()));
+    }
+
+    /// Gives the port back, if there is one, for this reason. Nobody waits for the gateway.
+    pub(crate) fn end(&mut self, why: &'static str) {
+        let port = self.port();
+        if self.kept.take().is_some() {
+            self.ended = why;
+        }
+        if let Some(port) = port {
+            tokio::spawn(async move { withdraw_port(&port).await });
+        }
+    }
+
+    /// Asks again, as the gateway may be another.
+    pub(crate) fn ask_again(&self) {
+        if let Some(kept) = &self.kept {
+            kept.ask_again();
+        }
+    }
+
+    /// Waits for the next change. May be cancelled.
+    pub(crate) async fn changed(&mut self) -> Change {
+        let (kept, hook) = (&mut self.kept, &mut self.hook);
+        let answer = async {
+            match kept {
+                Some(kept) => kept.changed().await,
+                None => pending().await,
+            }
+        };
+        let outcome = async {
+            match hook {
+                Some(hook) => (&mut hook.0).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            outcome = outcome => {
+                self.hook = None;
+                Change::HooksEnded(outcome)
+            }
+            () = answer => Change::Answer,
+        }
+    }
+
+    /// Returns the port, if there is one.
+    pub(crate) fn port(&self) -> Option<ForwardedPort> {
+        match self.state()? {
+            ForwardState::Forwarded(port) => Some(port),
+            ForwardState::Asking | ForwardState::Failed(_) => None,
+        }
+    }
+
+    /// Returns why there is no port, if the gateway has been asked in vain.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match self.state()? {
+            ForwardState::Failed(problem) => Some(problem.to_string()),
+            ForwardState::Asking | ForwardState::Forwarded(_) => None,
+        }
+    }
+
+    /// Returns what subscribers are to be told now.
+    pub(crate) fn take_news(&mut self) -> Option<News> {
+        let port = self.port();
+        if port == self.told {
+            return None;
+        }
+        self.told.clone_from(&port);
+        Some(match port {
+            Some(port) => News::Forwarded(port),
+            None => News::Lost(self.problem().unwrap_or_else(|| self.ended.to_owned())),
+        })
+    }
+
+    /// Begins to run hooks if they do not know the port. They run one after the other.
+    pub(crate) fn run_hooks(&mut self, config: &Config) {
+        let port = self.told.as_ref().map_or(0, |told| told.port);
+        let is_asked = matches!(self.state(), Some(ForwardState::Asking));
+        if self.hook.is_some() || port == self.hooked || is_asked {
+            return;
+        }
+        self.hooked = port;
+        if !config.interface.post_port_forward.is_empty() {
+            let hooks = Hooks::of_port(config, port);
+            self.hook = Some(Running(Box::pin(hooks.run_beside())));
+        }
+    }
+
+    /// Whether a hook runs.
+    pub(crate) fn runs_hooks(&self) -> bool {
+        self.hook.is_some()
+    }
+
+    /// Returns the port to be noted for another process, where `noted` is now.
+    pub(crate) fn to_note(&self, noted: Option<&ForwardedPort>) -> Option<ForwardedPort> {
+        match self.state() {
+            Some(ForwardState::Asking) => noted.cloned(),
+            _ => self.port(),
+        }
+    }
+
+    /// Describes the port; `None` if none is wanted.
+    pub(crate) fn status(&self) -> Option<PortForwardStatus> {
+        let kept = self.kept.as_ref()?;
+        let port = self.port();
+        Some(PortForwardStatus {
+            gateway: kept.target().gateway.to_string(),
+            port: port.as_ref().map(|port| port.port),
+            address: port.and_then(|port| port.address.map(|it| it.to_string())),
+            problem: self.problem(),
+        })
+    }
+
+    fn state(&self) -> Option<ForwardState> {
+        self.kept.as_ref().map(PortForwarding::state)
+    }
+}
+
+/// Returns the port for hooks: `None` if the configuration wants none, 0 if there is none yet.
+pub(crate) fn for_hooks(config: &Config, port: Option<&ForwardedPort>) -> Option<u16> {
+    let is_wanted = config.interface.port_forward.is_some();
+    is_wanted.then(|| port.map_or(0, |port| port.port))
+}
+
+/// Hooks that run; dropped, they end.
+struct Running(Work<Result<(), HookError>>);
+
+impl fmt::Debug for Running {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Running")
+    }
+}
