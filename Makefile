@@ -12,8 +12,8 @@ SUITE_PROGRAMS = iperf3 ss iptables ping6 ncat
 SERVER_PACKAGES = coturn miniupnpd-nftables prometheus
 SERVER_PROGRAMS = miniupnpd prometheus promtool turnserver
 # Programs that the benches measure with, and peers that distributions package.
-BENCH_PACKAGES = ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
-BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf
+BENCH_PACKAGES = coturn ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
+BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf turnserver
 # What boots a Debian in a container.
 SYSTEMD_PACKAGES = debootstrap systemd-container
 SYSTEMD_PROGRAMS = debootstrap systemd-analyze systemd-nspawn
@@ -35,7 +35,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 	test-systemd systemd-packages \
 	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages netns-suite server-packages \
 	suite-packages peers lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
-	bench-compare bench-forward bench-gateway bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
+	bench-compare bench-forward bench-gateway bench-paths bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
@@ -265,6 +265,9 @@ bench-userspace: build peers bench-packages ## Compare convoy exec and up --user
 
 bench-gateway: build bench-packages gateway-packages ## Compare --nat user with masquerading, pasta and slirp4netns (twenty minutes; root)
 	$(FAST_BENCH) peers --gateway $(ARGS)
+
+bench-paths: build bench-packages ## Measure what a path costs: straight, by a hub, direct, by a TURN server (five minutes; root)
+	$(FAST_BENCH) peers --paths $(ARGS)
 
 # Not every distribution has both.
 gateway-packages: # Install missing user-mode networks, if root

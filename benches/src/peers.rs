@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Gateways: Convoy with the kernel's masquerading and with its own NAT, pasta and slirp4netns
     #[arg(long, conflicts_with = "rootless")]
     gateway: bool,
+    /// Ways from one client to another: straight, by a hub, and by a TURN server
+    #[arg(long, conflicts_with_all = ["rootless", "gateway"])]
+    paths: bool,
     /// One round with a second per TCP run: only checks that everything works
     #[arg(long)]
     quick: bool,
@@ -46,8 +49,8 @@ pub(crate) struct Args {
     /// Only these contenders and the first; `NAME+q` is NAME with Convoy's txqueuelen on its interface
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     contenders: Vec<String>,
-    /// File for all values [default: benches/results/peers.jsonl, rootless.jsonl or gateway.jsonl; none for a part of
-    /// the rows or contenders, or for fewer than six rounds]
+    /// File for all values [default: the set's file in benches/results; none for a part of the rows or contenders, or
+    /// for fewer than six rounds]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The Convoy program
@@ -103,6 +106,24 @@ are those of all processes of the gateway; memory is their peak resident set, ad
 Idle flows are TCP connections, opened one after another with a request and its answer each, for at most six seconds. If
 the busy stream finds no room beside them, a tenth of them makes it.",
 };
+pub(crate) const PATHS: Section = Section {
+    title: "What a path costs",
+    command: "bench-paths",
+    file: "paths.jsonl",
+    tables: &[Table {
+        heading: "",
+        shows: |row| row.at.is_none(),
+        corner: "path",
+        line: |row| row.contender.clone(),
+        column: Row::label,
+        has_spread: true,
+    }],
+    plots: &[],
+    legend: "\
+Medians over the rounds, with the lowest and highest value in brackets. Two clients of `convoy up`: peers of each other
+(`plain`), by a hub that runs Convoy (`hub`), by the path found with its help (`direct`), and by coturn over UDP, TCP
+and TLS. CPU time is that of the sending or receiving client at the near end, without the hub's and coturn's.",
+};
 
 const VARIANTS: Table = Table {
     shows: |row| row.at.is_none() && row.contender.ends_with("+q"),
@@ -154,9 +175,10 @@ fn short(name: &str) -> String {
 
 /// Runs the comparison and prints the tables.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (set, section) = match (args.rootless, args.gateway) {
-        (true, _) => (Set::Rootless, &ROOTLESS),
-        (_, true) => (Set::Gateways, &GATEWAYS),
+    let (set, section) = match (args.rootless, args.gateway, args.paths) {
+        (true, ..) => (Set::Rootless, &ROOTLESS),
+        (_, true, _) => (Set::Gateways, &GATEWAYS),
+        (.., true) => (Set::Paths, &PATHS),
         _ => (Set::Programs, &PROGRAMS),
     };
     let scenes = match &args.only[..] {

@@ -37,10 +37,11 @@ that a section names: compare only within a section. Other commands keep their r
 ";
 
 /// Sections of the page, in order.
-const SECTIONS: [&Section; 6] = [
+const SECTIONS: [&Section; 7] = [
     &peers::PROGRAMS,
     &peers::ROOTLESS,
     &peers::GATEWAYS,
+    &peers::PATHS,
     &forward::SECTION,
     &packets::SECTION,
     &growth::SECTION,

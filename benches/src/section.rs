@@ -78,13 +78,13 @@ impl Section {
         if !self.legend.is_empty() {
             text += &format!("\n{}\n", self.legend);
         }
-        let notes = run.origin.notes.iter();
-        text + &notes.map(|note| format!("\n- {note}")).collect::<String>()
-            + if run.origin.notes.is_empty() {
-                ""
-            } else {
-                "\n"
-            }
+        let notes = merged(&run.origin.notes).into_iter();
+        let notes: String = notes.map(|note| format!("- {note}\n")).collect();
+        if notes.is_empty() {
+            text
+        } else {
+            format!("{text}\n{notes}")
+        }
     }
 
     /// Prints a result. Writes it and its plots to `named`, or if that is absent and the result is `whole`, to the usual
@@ -115,9 +115,49 @@ impl Section {
     }
 }
 
+/// Merges notes that differ only in the round.
+fn merged(notes: &[String]) -> Vec<String> {
+    let mut merged: Vec<(&str, Vec<&str>, &str)> = Vec::new();
+    for note in notes {
+        let in_round = || {
+            let (what, rest) = note.split_once(" in round ")?;
+            let (round, why) = rest.split_once(": ")?;
+            Some((what, vec![round], why))
+        };
+        let (what, rounds, why) = in_round().unwrap_or((note, Vec::new(), ""));
+        let same = merged.iter_mut().find(|it| (it.0, it.2) == (what, why));
+        match same {
+            Some((_, known, _)) => known.extend(rounds),
+            None => merged.push((what, rounds, why)),
+        }
+    }
+    let text = |(what, rounds, why): (&str, Vec<&str>, &str)| match &rounds[..] {
+        [] => what.to_owned(),
+        [round] => format!("{what} in round {round}: {why}"),
+        _ => format!("{what} in rounds {}: {why}", rounds.join(", ")),
+    };
+    merged.into_iter().map(text).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_in_several_rounds_is_one_note() {
+        let notes = [
+            "Failed: a in round 1: late",
+            "b: absent",
+            "Failed: c in round 1: late",
+            "Failed: a in round 3: late",
+        ];
+        let expected = [
+            "Failed: a in rounds 1, 3: late",
+            "b: absent",
+            "Failed: c in round 1: late",
+        ];
+        assert_eq!(merged(&notes.map(str::to_owned)), expected);
+    }
 
     #[test]
     fn only_a_whole_result_is_kept_without_a_named_file() {

@@ -12,11 +12,13 @@
 //! 1. [`scenes`]: the table of all scenes; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the scenes.
 //! 3. [`udp`]: rates of UDP; [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end that need no
-//!    root; [`gateway`]: gateways there; [`syscalls`]: their cost.
+//!    root; [`gateway`]: gateways there; [`paths`]: clients, a hub and a TURN server; [`syscalls`]: their cost.
 
 pub(crate) mod contender;
 mod gateway;
 mod openvpn;
+mod paths;
+mod processes;
 mod rootless;
 pub(crate) mod scenes;
 mod stand;

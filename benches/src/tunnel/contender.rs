@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Nat,
     /// A user-mode network between the host and a namespace in which Convoy in TUN mode is a gateway.
     Network,
+    /// Clients at both ends that `convoy up` starts, with further lines of their files as arguments.
+    Client,
 }
 
 /// Name, kind, program and arguments. `convoy` is the program that `--convoy` names; others are in the directory of
@@ -102,6 +104,35 @@ const GATEWAYS: [Entry; 5] = [
         "--configure --mtu 65520 --disable-dns --netns-type path /var/run/inside tap0"),
 ];
 
+/// The peer of the tunnel, and the hub; of the TURN server, its peer at an address that only the server reaches.
+macro_rules! to {
+    (peer at $endpoint:literal) => {
+        concat!(
+            "[Peer]\nPublicKey = {other-key}\nAllowedIPs = {other}/32\nleft: Endpoint = ",
+            $endpoint
+        )
+    };
+    (hub) => {
+        "[Peer]\nPublicKey = {hub-key}\nAllowedIPs = 10.8.0.0/24\nEndpoint = {hub}:51820\nPersistentKeepalive = 25\n"
+    };
+    (turn $uri:literal $rest:literal) => {
+        concat!(
+            "left: #convoy: Turn = ", $uri, " Username = {user} PasswordFile = {password}", $rest, "\n",
+            to!(peer at "10.10.2.2:51820")
+        )
+    };
+}
+
+#[rustfmt::skip]
+const PATHS: [Entry; 6] = [
+    ("plain", Kind::Client, CONVOY, to!(peer at "10.9.0.2:51820")),
+    ("hub", Kind::Client, CONVOY, to!(hub)),
+    ("direct", Kind::Client, CONVOY, concat!(to!(hub), "#convoy: Direct = {other-key} {other}/32")),
+    ("turn-udp", Kind::Client, CONVOY, to!(turn "turn:{hub}" "")),
+    ("turn-tcp", Kind::Client, CONVOY, to!(turn "turn:{hub}?transport=tcp" "")),
+    ("turn-tls", Kind::Client, CONVOY, to!(turn "turns:{hub}" " CaFile = {certificate}")),
+];
+
 /// A program with its settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Contender {
@@ -120,6 +151,7 @@ impl Set {
             Self::Programs => &PROGRAMS[..],
             Self::Rootless => &ROOTLESS,
             Self::Gateways => &GATEWAYS,
+            Self::Paths => &PATHS,
         };
         let mut contenders = Vec::new();
         for (name, kind, program, arguments) in entries {
@@ -187,8 +219,12 @@ impl Contender {
         self.name.ends_with(VARIANT)
     }
 
+    /// The daemon; the program itself if the contender is another one.
     pub(crate) fn implementation(&self) -> Implementation {
-        let words = self.arguments.split_whitespace();
+        let words = match self.kind {
+            Kind::WireGuard => self.arguments.split_whitespace(),
+            _ => "".split_whitespace(),
+        };
         words.fold(Implementation::new(&self.program), Implementation::argument)
     }
 

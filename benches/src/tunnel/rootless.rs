@@ -5,28 +5,23 @@
 //!    agents ── loopback ── contender ═══ tunnel ═══ wg0 Convoy, agent
 //!    agents, inside ────── `convoy exec` ═ tunnel ═══ wg0 Convoy, agent
 //! ```
-//!
-//! It runs from a directory of its own, so that all of its processes are found by what they execute.
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
-use convoy_lab::measure::{Bed, Between, Ends, process};
+use anyhow::{Context as _, bail};
+use convoy_lab::measure::{Bed, Between, Ends};
 use convoy_lab::traffic::{Agent, Exchange};
 use convoy_lab::{Namespace, Pid, eventually};
-use nix::sys::signal::{Signal, kill};
-use tempfile::TempDir;
 
 use super::contender::{Contender, Kind};
 use super::gateway;
-use crate::programs::{self, Started};
+use super::processes::Processes;
+use crate::programs;
 
 /// The file that all contenders understand.
 const FILE: &str = "\
@@ -77,8 +72,6 @@ const BEGUN: &str = "begun";
 const PATIENCE: Duration = Duration::from_secs(20);
 const PROBE: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long the processes may take to end.
-const END: Duration = Duration::from_secs(3);
 
 /// Why `contender` cannot take part; `None` if it can.
 pub(crate) fn absence(contender: &Contender) -> Option<String> {
@@ -101,13 +94,6 @@ pub(super) struct Rootless {
     processes: Processes,
 }
 
-struct Processes {
-    directory: TempDir,
-    program: PathBuf,
-    /// Absent before the start. It outlives the others: what `convoy exec` has become is another program.
-    child: Option<Started>,
-}
-
 impl Rootless {
     /// Kills the near end's daemon, starts `contender` in its place, with agents in these two namespaces, and waits until
     /// a connection passes.
@@ -117,12 +103,18 @@ impl Rootless {
         [near, far]: &[Namespace; 2],
     ) -> anyhow::Result<Self> {
         bed.tunnel.left.kill_daemon()?;
-        let mut processes = Processes::new(bed, contender)?;
-        let started = processes.start(bed, contender, near, far);
+        let mut text = FILE.to_owned();
+        if contender.program.ends_with("wireproxy") {
+            let [forward, proxy] = WIREPROXY;
+            text += &(for_each_port(forward) + proxy);
+        }
+        let fill = |text: &str| filled(text, bed);
+        let mut processes = Processes::new(&contender.program, NAME, &fill(&text))?;
+        let started = start(&mut processes, bed, contender, [near, far]);
         let mut ends = started.with_context(|| processes.log())?;
         let up = wait_until_up(&mut ends, Self::via(contender.kind), || processes.check());
         let left = &bed.tunnel.left.namespace;
-        let up = up.and_then(|()| processes.prefer_cubic(left));
+        let up = up.and_then(|()| prefer_cubic(&processes, left));
         up.with_context(|| processes.log())?;
         Ok(Self { ends, processes })
     }
@@ -171,138 +163,74 @@ pub(super) fn wait_until_up(
     }
 }
 
-impl Processes {
-    /// Copies the program, and writes a file in the language that all of them understand.
-    fn new(bed: &Bed, contender: &Contender) -> anyhow::Result<Self> {
-        let directory = tempfile::tempdir()?;
-        let name = contender.program.file_name();
-        let program = directory.path().join(name.context("it has no name")?);
-        fs::copy(&contender.program, &program)?;
-        let mut text = FILE.to_owned();
-        if contender.program.ends_with("wireproxy") {
-            let [forward, proxy] = WIREPROXY;
-            text += &(for_each_port(forward) + proxy);
-        }
-        let processes = Self {
-            directory,
-            program,
-            child: None,
-        };
-        let mut options = File::options();
-        let file = options.write(true).create_new(true).mode(0o600);
-        let mut file = file.open(processes.file())?;
-        file.write_all(processes.filled(&text, bed).as_bytes())?;
-        Ok(processes)
+/// Starts the program, and agents at both ends of the traffic.
+fn start(
+    processes: &mut Processes,
+    bed: &Bed,
+    contender: &Contender,
+    [near, far]: [&Namespace; 2],
+) -> anyhow::Result<Ends> {
+    let arguments = contender.arguments.replace("{file}", processes.file());
+    let mut command = processes.command(&bed.tunnel.left.namespace);
+    command.args(filled(&arguments, bed).split_whitespace());
+    if contender.kind == Kind::Exec {
+        command.args(["sh", "-c", INSIDE]);
     }
-
-    /// Starts the program, and agents at both ends of the traffic.
-    fn start(
-        &mut self,
-        bed: &Bed,
-        contender: &Contender,
-        near: &Namespace,
-        far: &Namespace,
-    ) -> anyhow::Result<Ends> {
-        let mut command = bed.tunnel.left.namespace.command(&self.program);
-        command.args(self.filled(&contender.arguments, bed).split_whitespace());
+    let child = processes.start(&mut command)?;
+    let inside = child.pid();
+    if contender.kind == Kind::Exec {
+        let begun = || child.log().lines().any(|line| line == BEGUN).then_some(());
+        eventually(PATIENCE, begun).context("it has executed nothing")?;
+    }
+    let between = match contender.kind {
+        Kind::Socks => Between {
+            proxy: Some(SocketAddr::new(LOOPBACK, PROXY_PORT)),
+            ..Between::default()
+        },
+        Kind::Ports => Between {
+            ports: PORTS,
+            ..Between::default()
+        },
+        _ => Between::default(),
+    };
+    let agent = || {
+        let mut agent = crate::agent::agent(near);
         if contender.kind == Kind::Exec {
-            command.args(["sh", "-c", INSIDE]);
+            // An agent that the program executes itself could not take precedence, as all others do.
+            agent = Command::new("nsenter");
+            agent.args(["--net", "--target", &inside.to_string()]);
+            agent.args(crate::agent::agent_words()?);
         }
-        let child = self.child.insert(Started::new(&mut command)?);
-        let inside = child.pid();
-        if contender.kind == Kind::Exec {
-            let begun = || child.log().lines().any(|line| line == BEGUN).then_some(());
-            eventually(PATIENCE, begun).context("it has executed nothing")?;
-        }
-        let between = match contender.kind {
-            Kind::Socks => Between {
-                proxy: Some(SocketAddr::new(LOOPBACK, PROXY_PORT)),
-                ..Between::default()
-            },
-            Kind::Ports => Between {
-                ports: PORTS,
-                ..Between::default()
-            },
-            _ => Between::default(),
-        };
-        let agent = || {
-            let mut agent = crate::agent::agent(near);
-            if contender.kind == Kind::Exec {
-                // An agent that the program executes itself could not take precedence, as all others do.
-                agent = Command::new("nsenter");
-                agent.args(["--net", "--target", &inside.to_string()]);
-                agent.args(crate::agent::agent_words()?);
-            }
-            Ok::<_, anyhow::Error>(Agent::spawn(agent)?)
-        };
-        let far = Agent::spawn(crate::agent::agent(far))?;
-        Ok(Ends::with(agent()?, agent()?, far, between)?)
-    }
-
-    /// A network of its own inherits the host's congestion control, not that of the lab.
-    fn prefer_cubic(&self, near: &Namespace) -> anyhow::Result<()> {
-        let network = |pid: Pid| fs::metadata(format!("/proc/{pid}/ns/net")).map(|it| it.ino());
-        let own = network(near.pid())?;
-        for pid in self.pids()? {
-            if network(pid)? != own {
-                let mut enter = Command::new("nsenter");
-                enter.args(["--net", "--target", &pid.to_string(), "sh", "-c"]);
-                enter.arg("echo cubic > /proc/sys/net/ipv4/tcp_congestion_control");
-                // A host that denies cubic to namespaces denies it to those of the lab, too.
-                let _ = programs::output(&mut enter);
-            }
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.pids()?.is_empty(), "it has ended");
-        Ok(())
-    }
-
-    fn pids(&self) -> anyhow::Result<Vec<Pid>> {
-        Ok(process::executing(self.directory.path())?)
-    }
-
-    /// Fills the places in arguments or in a file.
-    fn filled(&self, text: &str, bed: &Bed) -> String {
-        let (left, right) = (&bed.tunnel.left.keys, &bed.tunnel.right.keys);
-        let socks = format!("--socks5 {LOOPBACK}:{PROXY_PORT}");
-        text.replace("{file}", &self.file())
-            .replace("{private-key}", &left.private_base64())
-            .replace("{public-key}", &right.public_base64())
-            .replace("{forwards}", &(socks + &for_each_port(FORWARD)))
-            .replace("{onetun-forwards}", &for_each_port(ONETUN_FORWARD))
-    }
-
-    fn file(&self) -> String {
-        let file = self.directory.path().join(format!("{NAME}.conf"));
-        file.to_string_lossy().into_owned()
-    }
-
-    fn log(&self) -> String {
-        let log = self.child.as_ref().map(Started::log);
-        format!("its log: {}", log.unwrap_or_default().trim_end())
-    }
+        Ok::<_, anyhow::Error>(Agent::spawn(agent)?)
+    };
+    let far = Agent::spawn(crate::agent::agent(far))?;
+    Ok(Ends::with(agent()?, agent()?, far, between)?)
 }
 
-impl Drop for Processes {
-    fn drop(&mut self) {
-        let deadline = Instant::now() + END;
-        while let Ok(pids) = self.pids()
-            && !pids.is_empty()
-        {
-            let signal = match Instant::now() < deadline {
-                true => Signal::SIGTERM,
-                false => Signal::SIGKILL,
-            };
-            for pid in pids {
-                // An error means that it has just ended.
-                let _ = kill(pid, signal);
-            }
-            thread::sleep(PAUSE);
+/// Prefers cubic in networks that the program makes: each inherits the host's congestion control, not that of the lab.
+fn prefer_cubic(processes: &Processes, near: &Namespace) -> anyhow::Result<()> {
+    let network = |pid: Pid| fs::metadata(format!("/proc/{pid}/ns/net")).map(|it| it.ino());
+    let own = network(near.pid())?;
+    for pid in processes.pids()? {
+        if network(pid)? != own {
+            let mut enter = Command::new("nsenter");
+            enter.args(["--net", "--target", &pid.to_string(), "sh", "-c"]);
+            enter.arg("echo cubic > /proc/sys/net/ipv4/tcp_congestion_control");
+            // A host that denies cubic to namespaces denies it to those of the lab, too.
+            let _ = programs::output(&mut enter);
         }
     }
+    Ok(())
+}
+
+/// Fills the places in arguments or in a file.
+fn filled(text: &str, bed: &Bed) -> String {
+    let (left, right) = (&bed.tunnel.left.keys, &bed.tunnel.right.keys);
+    let socks = format!("--socks5 {LOOPBACK}:{PROXY_PORT}");
+    text.replace("{private-key}", &left.private_base64())
+        .replace("{public-key}", &right.public_base64())
+        .replace("{forwards}", &(socks + &for_each_port(FORWARD)))
+        .replace("{onetun-forwards}", &for_each_port(ONETUN_FORWARD))
 }
 
 /// Repeats a text with each of the far end's ports.

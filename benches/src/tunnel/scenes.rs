@@ -116,6 +116,8 @@ pub(crate) enum Set {
     Rootless,
     /// Gateways at the near end.
     Gateways,
+    /// Ways from one client to another.
+    Paths,
 }
 
 pub(super) const UP: Tcp = Tcp {
@@ -137,15 +139,15 @@ const LOADED: Test = Test::Requests { beside_tcp: true };
 use Field::{Everyone, Programs, WithOpenVpn, WithVariants};
 use Figure::{Cpu, Main, Memory, Open, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
 
-/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways; `c`: scenes that tell two builds
-/// of Convoy apart, for `commits`.
+/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s; `c`: scenes that
+/// tell two builds of Convoy apart, for `commits`.
 #[rustfmt::skip]
 pub(crate) const SCENES: &[Scene] = &[
-    of("tcp-up", ("TCP up", "Gbit/s"), UP.test(), Main, Everyone, "prgc"),
-    of("tcp-down", ("TCP down", "Gbit/s"), DOWN.test(), Main, Everyone, "prgc"),
+    of("tcp-up", ("TCP up", "Gbit/s"), UP.test(), Main, Everyone, "prghc"),
+    of("tcp-down", ("TCP down", "Gbit/s"), DOWN.test(), Main, Everyone, "prghc"),
     of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), UP.streams(4).test(), Main, WithVariants, "pc"),
     of("tcp-both", ("TCP both ways", "Gbit/s"), BOTH.test(), Main, WithVariants, "p"),
-    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), UP.test(), Cpu, Everyone, "prgc"),
+    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), UP.test(), Cpu, Everyone, "prghc"),
     of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), UP.ping().test(), Main, WithVariants, "pc"),
     of("ping-tcp", ("ping beside TCP up, p50", "ms"), UP.ping().test(), P50, WithVariants, "pc"),
     of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), UP.ping().test(), P99, WithVariants, "pc"),
@@ -158,7 +160,7 @@ pub(crate) const SCENES: &[Scene] = &[
     of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), Test::UdpRate(1_200), Main, WithVariants, "prgc"),
     of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), Test::UdpRate(64), Main, WithVariants, "pgc"),
     of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), Test::UdpOffered(1_200, 200), Main, WithVariants, "p"),
-    of("ping-idle", ("ping, idle, p50", "ms"), Test::PingIdle, P50, WithVariants, "pc"),
+    of("ping-idle", ("ping, idle, p50", "ms"), Test::PingIdle, P50, WithVariants, "phc"),
     of("cpu-idle", ("CPU when idle", "%"), Test::CpuIdle, Main, WithVariants, "p"),
     of("memory", ("peak memory", "MB"), Test::Memory, Main, WithVariants, "p"),
     of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), IDLE, P50, WithOpenVpn, "pr"),
@@ -178,7 +180,7 @@ pub(crate) const SCENES: &[Scene] = &[
     of("requests", ("requests on one connection", "1/s"), IDLE, Rate, Programs, "rg"),
     of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), UP.test(), Syscalls, WithOpenVpn, "prg"),
     of("tcp-up-memory", ("TCP up, peak memory", "MB"), UP.test(), Memory, WithOpenVpn, "prg"),
-    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), DOWN.test(), Cpu, WithOpenVpn, "prg"),
+    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), DOWN.test(), Cpu, WithOpenVpn, "prgh"),
     of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), DOWN.test(), Syscalls, WithOpenVpn, "prg"),
     of("tcp-down-memory", ("TCP down, peak memory", "MB"), DOWN.test(), Memory, WithOpenVpn, "p"),
     of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), UP.streams(8).test(), Main, Programs, "prg"),
@@ -233,6 +235,7 @@ impl Set {
             Self::Programs => 'p',
             Self::Rootless => 'r',
             Self::Gateways => 'g',
+            Self::Paths => 'h',
         })
     }
 }
@@ -266,7 +269,7 @@ impl Scene {
             }
             Kind::WireGuard => true,
             Kind::OpenVpn => matches!(self.field, WithOpenVpn | Everyone),
-            Kind::Exec | Kind::Ports | Kind::Nat | Kind::Network => true,
+            Kind::Exec | Kind::Ports | Kind::Nat | Kind::Network | Kind::Client => true,
             Kind::Socks => !matches!(self.test, Test::UdpRate(_)),
         }
     }

@@ -16,6 +16,7 @@ use convoy_lab::{Namespace, Pid};
 use super::contender::{Contender, Kind};
 use super::gateway::{self, Gateway};
 use super::openvpn::{self, Certificates, OpenVpn};
+use super::paths::Paths;
 use super::rootless::{self, Rootless};
 use super::scenes::{Figure, Scene, Set, Test, UP};
 use super::udp;
@@ -41,6 +42,8 @@ pub(crate) struct Stand {
     rootless: Option<Rootless>,
     /// Present for [`Set::Gateways`].
     gateway: Option<Gateway>,
+    /// Present for [`Set::Paths`].
+    paths: Option<Paths>,
     /// Convoy in TUN mode, beside programs without root and user-mode networks.
     convoy: Implementation,
     set: Set,
@@ -87,6 +90,7 @@ impl Stand {
             openvpn: None,
             rootless: None,
             gateway: None,
+            paths: None,
             convoy,
             set: Set::Programs,
             window,
@@ -98,8 +102,10 @@ impl Stand {
     /// The same for the contenders of `set`.
     pub(crate) fn of(mut self, set: Set) -> anyhow::Result<Self> {
         self.set = set;
-        if set == Set::Gateways {
-            self.gateway = Some(Gateway::new(&mut self.bed)?);
+        match set {
+            Set::Gateways => self.gateway = Some(Gateway::new(&mut self.bed)?),
+            Set::Paths => self.paths = Some(Paths::new(&mut self.bed, &self.convoy)?),
+            Set::Programs | Set::Rootless => {}
         }
         Ok(self)
     }
@@ -122,6 +128,9 @@ impl Stand {
         self.rootless = None;
         self.earlier_peak = 0;
         let convoy = &self.convoy;
+        if let Some(paths) = &mut self.paths {
+            return paths.start(&mut self.bed, &self.contender);
+        }
         match (self.contender.kind, &mut self.gateway) {
             (Kind::Nat, Some(gateway)) => {
                 let places = gateway.renew_peer(&mut self.bed, convoy)?;
@@ -153,7 +162,7 @@ impl Stand {
                 self.openvpn = Some(openvpn);
                 Ok(())
             }
-            Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat | Kind::Network => {
+            Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat | Kind::Network | Kind::Client => {
                 self.bed.tunnel.right.replace_daemon(&self.convoy)?;
                 let places = self.namespaces().map(Namespace::clone);
                 self.rootless = Some(Rootless::start(&mut self.bed, &self.contender, &places)?);
@@ -166,6 +175,10 @@ impl Stand {
     pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
         if let Some(why) = rootless::absence(contender) {
             return Some(why);
+        }
+        if let Some(paths) = &mut self.paths {
+            let refused = paths.prepare(&self.bed, contender).err()?;
+            return Some(format!("{refused:#}"));
         }
         match contender.kind {
             Kind::WireGuard => None,
@@ -184,6 +197,9 @@ impl Stand {
 
     /// Fails if a daemon has ended.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        if let Some(paths) = &self.paths {
+            return paths.check();
+        }
         match (&mut self.openvpn, &mut self.rootless) {
             (Some(openvpn), _) => openvpn.check(),
             (None, Some(rootless)) => rootless.check(),
@@ -385,7 +401,7 @@ impl Stand {
         let each: Vec<_> = each.collect::<Result<_, _>>()?;
         Ok(match self.set {
             Set::Programs => each.into_iter().max().unwrap_or(0),
-            Set::Rootless | Set::Gateways => each.into_iter().sum(),
+            Set::Rootless | Set::Gateways | Set::Paths => each.into_iter().sum(),
         })
     }
 
@@ -402,7 +418,7 @@ impl Stand {
         match self.contender.kind {
             _ if self.gateway.is_some() => gateway::SERVER,
             Kind::Bare => self.bed.bare(),
-            Kind::WireGuard => self.bed.tunnelled(),
+            Kind::WireGuard | Kind::Client => self.bed.tunnelled(),
             Kind::OpenVpn => OpenVpn::FAR,
             kind => Rootless::via(kind),
         }
@@ -416,6 +432,9 @@ impl Stand {
     /// The processes that carry the packets, of all sets but the first only those of the near end; `None` if the kernel
     /// carries them.
     fn daemons(&self) -> anyhow::Result<Option<Vec<Pid>>> {
+        if let Some(paths) = &self.paths {
+            return Ok(Some(paths.pids()?));
+        }
         let tunnel = &self.bed.tunnel;
         let (left, right) = (tunnel.left.daemon.pid(), tunnel.right.daemon.pid());
         Ok(match (self.contender.kind, &self.openvpn, &self.rootless) {

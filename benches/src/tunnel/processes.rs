@@ -1,0 +1,100 @@
+//! A program that runs from a directory of its own, so that all of its processes are found by what they execute.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use convoy_lab::measure::process;
+use convoy_lab::{Namespace, Pid};
+use nix::sys::signal::{Signal, kill};
+use tempfile::TempDir;
+
+use crate::programs::Started;
+
+/// Time for the processes to end.
+const END: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A copy of a program, its file, and its processes, which are killed when dropped.
+pub(super) struct Processes {
+    directory: TempDir,
+    program: PathBuf,
+    file: String,
+    /// Absent before the start. It outlives the others: what `convoy exec` has become is another program.
+    child: Option<Started>,
+}
+
+impl Processes {
+    /// Copies the program, and writes `text` into `NAME.conf` beside it.
+    pub(super) fn new(program: &Path, name: &str, text: &str) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let copy = directory
+            .path()
+            .join(program.file_name().context("it has no name")?);
+        fs::copy(program, &copy)?;
+        let file = directory.path().join(format!("{name}.conf"));
+        let mut options = File::options();
+        let writer = options.write(true).create_new(true).mode(0o600);
+        writer.open(&file)?.write_all(text.as_bytes())?;
+        Ok(Self {
+            directory,
+            program: copy,
+            file: file.to_string_lossy().into_owned(),
+            child: None,
+        })
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// A command of the program in `place`.
+    pub(super) fn command(&self, place: &Namespace) -> Command {
+        place.command(&self.program)
+    }
+
+    /// Starts one of its [commands](Self::command).
+    pub(super) fn start(&mut self, command: &mut Command) -> anyhow::Result<&Started> {
+        Ok(self.child.insert(Started::new(command)?))
+    }
+
+    /// Fails if all have ended.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.pids()?.is_empty(), "it has ended");
+        Ok(())
+    }
+
+    pub(super) fn pids(&self) -> anyhow::Result<Vec<Pid>> {
+        Ok(process::executing(self.directory.path())?)
+    }
+
+    /// Its output, for an error message.
+    pub(super) fn log(&self) -> String {
+        let log = self.child.as_ref().map(Started::log);
+        format!("its log: {}", log.unwrap_or_default().trim_end())
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + END;
+        while let Ok(pids) = self.pids()
+            && !pids.is_empty()
+        {
+            let signal = match Instant::now() < deadline {
+                true => Signal::SIGTERM,
+                false => Signal::SIGKILL,
+            };
+            for pid in pids {
+                // An error means that it has just ended.
+                let _ = kill(pid, signal);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
