@@ -23,6 +23,7 @@ use crate::row::Run;
 use crate::section::Section;
 use crate::tunnel::{Contender, scenes};
 use change::SIDES;
+use stages::Effort;
 use tree::Tree;
 
 const SECTION: Section = Section {
@@ -103,7 +104,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .as_ref()
         .map(|reference| Tree::of(reference, wants_tunnel));
     let base = base.transpose()?;
-    stages::measure(&head, base.as_ref(), args, &mut run)?;
+    let effort = Effort {
+        rounds: args.rounds(),
+        secs: if args.quick { 0.01 } else { args.stage_secs },
+        filter: args.filter.clone(),
+    };
+    stages::measure(&head, base.as_ref(), &effort, &mut run)?;
     if !args.no_count {
         instructions::count(&head, base.as_ref(), &mut run)?;
     }

@@ -6,7 +6,11 @@ use convoy_lab::measure::Host;
 use serde::{Deserialize, Serialize};
 
 use crate::programs::first_line;
-use crate::row;
+
+/// Directory of the committed result files, relative to the source tree's root.
+pub(crate) const DIRECTORY: &str = "benches/results";
+/// The page that `make report` writes.
+pub(crate) const PAGE: &str = "benches/RESULTS.md";
 
 /// Where a result comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,8 +72,8 @@ pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
         first_line(git.arg("-C").arg(tree).args(arguments))
     };
     let commit = git(&["describe", "--always", "--abbrev=12", "--exclude=*"])?;
-    let results = format!(":(top,exclude){}", row::DIRECTORY);
-    let page = format!(":(top,exclude){}", row::PAGE);
+    let results = format!(":(top,exclude){}", DIRECTORY);
+    let page = format!(":(top,exclude){}", PAGE);
     let status = ["status", "--porcelain", "--untracked-files=no", "--"];
     let changed = git(&[&status[..], &[":/", &results, &page]].concat())?;
     let mark = if changed.is_empty() { "" } else { "-dirty" };
@@ -79,6 +83,7 @@ pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row;
 
     #[test]
     fn a_tree_is_dirty_by_its_sources_and_not_by_new_results() {
@@ -90,7 +95,7 @@ mod tests {
             first_line(git.args(arguments.split(' '))).unwrap()
         };
         let source = tree.path().join("source");
-        let result = tree.path().join(row::DIRECTORY).join("a.jsonl");
+        let result = tree.path().join(DIRECTORY).join("a.jsonl");
         let write = |file: &Path, text: &str| row::write(text.as_bytes(), file).unwrap();
         write(&source, "1");
         write(&result, "1");

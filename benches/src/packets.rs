@@ -20,6 +20,7 @@ use crate::plot::{Plot, Scale};
 use crate::row::{Row, Run};
 use crate::section::Section;
 use crate::table::Table;
+use send::{Method, Path, Point, Sink};
 
 /// Sends datagrams as fast as this machine can, and writes rates, bandwidths and plots (root)
 #[derive(Debug, clap::Args)]
@@ -35,12 +36,6 @@ pub(crate) struct Args {
 const SIZES: [usize; 14] = [
     2, 16, 64, 128, 256, 512, 1024, 1472, 2048, 4096, 9000, 16_384, 32_768, 65_507,
 ];
-/// Datagrams per `sendmmsg`; every kernel also takes this many segments in one send.
-const BATCH: usize = 64;
-/// Largest UDP payload of an IPv4 datagram (RFC 768, 791), and of one packet on the veth.
-const MAX_PAYLOAD: usize = 65_507;
-const VETH_PAYLOAD: usize = 1472;
-
 pub(crate) const SECTION: Section = Section {
     title: "Packet rates of this kernel",
     command: "packet-rate",
@@ -89,38 +84,6 @@ const BY_SIZE: Plot = Plot {
     panels: &[],
     has_range: false,
 };
-
-/// One combination of all parameters.
-#[derive(Debug)]
-struct Point {
-    path: Path,
-    method: Method,
-    sink: Sink,
-    /// Bytes of UDP payload.
-    size: usize,
-}
-
-/// The link between the sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
-    Loopback,
-    Veth,
-}
-
-/// How datagrams reach the kernel: one per call, [`BATCH`] per call, or one buffer that it cuts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
-    SendTo,
-    Sendmmsg,
-    Gso,
-}
-
-/// A thread that receives and counts, or a port that discards datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sink {
-    Counting,
-    Closed,
-}
 
 /// Paths and sinks by scene, and methods by contender.
 const SCENES: [(&str, Path, Sink); 4] = [
@@ -187,20 +150,4 @@ fn points(step: usize) -> Vec<(&'static str, &'static str, Point)> {
     }
     points.retain(|(.., point)| point.datagrams_per_call().is_some());
     points
-}
-
-impl Point {
-    /// `None` if the method has nothing to batch.
-    fn datagrams_per_call(&self) -> Option<usize> {
-        match (self.method, self.path) {
-            (Method::SendTo, _) => Some(1),
-            (Method::Sendmmsg, _) => Some(BATCH),
-            // The kernel refuses segments that do not fit one packet.
-            (Method::Gso, Path::Veth) if self.size > VETH_PAYLOAD => None,
-            (Method::Gso, _) => {
-                let segments = (MAX_PAYLOAD / self.size).min(BATCH);
-                (segments > 1).then_some(segments)
-            }
-        }
-    }
 }

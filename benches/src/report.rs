@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
+use crate::origin;
 use crate::row::{self, Run};
 use crate::section::{Section, TARGETS};
 use crate::{forward, growth, packets, peers, soak};
@@ -18,10 +19,10 @@ use crate::{forward, growth, packets, peers, soak};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the result files
-    #[arg(long, value_name = "DIR", default_value = row::DIRECTORY)]
+    #[arg(long, value_name = "DIR", default_value = origin::DIRECTORY)]
     results: PathBuf,
     /// The page
-    #[arg(long, value_name = "FILE", default_value = row::PAGE)]
+    #[arg(long, value_name = "FILE", default_value = origin::PAGE)]
     out: PathBuf,
     /// Write nothing; fail if a file is out of date
     #[arg(long)]

@@ -13,11 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::origin::Origin;
 use crate::ratio::Ratio;
 
-/// Directory of the committed result files, relative to the source tree's root.
-pub(crate) const DIRECTORY: &str = "benches/results";
-/// The page that `make report` writes.
-pub(crate) const PAGE: &str = "benches/RESULTS.md";
-
 /// One measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::claim;
+use crate::origin;
 use crate::plot::Plot;
 use crate::row::{self, Row, Run};
 use crate::table::Table;
@@ -110,7 +111,7 @@ impl Section {
 
     /// The file that [`Self::keep`] writes to.
     fn file(&self, named: Option<&Path>, whole: bool) -> Option<PathBuf> {
-        let usual = whole.then(|| Path::new(row::DIRECTORY).join(self.file));
+        let usual = whole.then(|| Path::new(origin::DIRECTORY).join(self.file));
         named.map(Path::to_owned).or(usual)
     }
 }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn only_a_whole_result_is_kept_without_a_named_file() {
         let section = &crate::forward::SECTION;
-        let usual = Path::new(row::DIRECTORY).join("forward.jsonl");
+        let usual = Path::new(origin::DIRECTORY).join("forward.jsonl");
         assert_eq!(section.file(None, true), Some(usual));
         assert_eq!(section.file(None, false), None);
         let named = Path::new("b.jsonl");

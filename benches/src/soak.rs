@@ -30,8 +30,9 @@ use std::thread;
 use anyhow::ensure;
 use convoy_lab::measure::Host;
 
+use crate::origin;
 use crate::programs::{self, first_line};
-use crate::row::{self, Run};
+use crate::row::Run;
 use hub::{Hub, SPOKES};
 use observed::Observed;
 pub(crate) use observed::SECTION;
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     program: PathBuf,
     /// Directory for soak.jsonl and soak.svg
-    #[arg(long, default_value = row::DIRECTORY)]
+    #[arg(long, default_value = origin::DIRECTORY)]
     out: PathBuf,
 }
 

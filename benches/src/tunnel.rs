@@ -25,6 +25,6 @@ mod stand;
 pub(crate) mod syscalls;
 mod udp;
 
-pub(crate) use contender::Contender;
-pub(crate) use scenes::{Scene, Set};
+pub(crate) use contender::{Contender, Set};
+pub(crate) use scenes::Scene;
 pub(crate) use stand::Stand;

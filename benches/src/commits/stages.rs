@@ -15,12 +15,20 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::Args;
 use super::change::{AGAIN, BASE, HEAD, TIME};
 use super::tree::Tree;
 use crate::programs;
 use crate::rounds::{Progress, rotated};
 use crate::row::{Row, Run};
+
+/// Which stages to measure, and for how long.
+pub(super) struct Effort {
+    pub(super) rounds: u32,
+    /// At most this many seconds per stage and round.
+    pub(super) secs: f64,
+    /// Only stages whose names match.
+    pub(super) filter: Option<String>,
+}
 
 /// The median of a bench in nanoseconds, under the name by which divan filters: `stages::checksum::sum::20`.
 type Timed = (String, f64);
@@ -33,7 +41,7 @@ const BRANCHES: [char; 2] = ['├', '╰'];
 pub(super) fn measure(
     head: &Tree,
     base: Option<&Tree>,
-    args: &Args,
+    effort: &Effort,
     run: &mut Run,
 ) -> anyhow::Result<()> {
     let first = base.unwrap_or(head);
@@ -46,10 +54,10 @@ pub(super) fn measure(
     let sides: Vec<_> = sides
         .filter_map(|(side, tree)| Some((side, tree?)))
         .collect();
-    let mut progress = Progress::of(args.rounds() as usize * sides.len());
-    for round in 0..args.rounds() {
+    let mut progress = Progress::of(effort.rounds as usize * sides.len());
+    for round in 0..effort.rounds {
         for (side, tree) in rotated(sides.iter().copied(), round) {
-            for (name, nanoseconds) in timed(&tree.stages, args)? {
+            for (name, nanoseconds) in timed(&tree.stages, effort)? {
                 run.push(Row::new(&name, side, TIME, round, nanoseconds));
             }
             progress.step("stages");
@@ -58,11 +66,10 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn timed(program: &Path, args: &Args) -> anyhow::Result<Vec<Timed>> {
-    let secs = if args.quick { 0.01 } else { args.stage_secs };
+fn timed(program: &Path, effort: &Effort) -> anyhow::Result<Vec<Timed>> {
     let mut stages = Command::new(program);
     stages.args(["--bench", "--color", "never", "--max-time"]);
-    stages.arg(secs.to_string()).args(&args.filter);
+    stages.arg(effort.secs.to_string()).args(&effort.filter);
     parse(&programs::output(&mut stages)?)
 }
 

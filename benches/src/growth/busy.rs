@@ -8,8 +8,7 @@ use std::time::Duration;
 use crate::row::{Row, Run};
 use crate::table::Table;
 use crate::tunnel::Contender;
-use crowd::{Crowd, PAYLOAD};
-use flow::Flow;
+use crowd::{Carried, Crowd, PAYLOAD, Traffic};
 
 pub(super) const LEGEND: &str = "\
 Medians, with the lowest and highest value of the rounds in brackets. CPU time is that of both daemons; with busy peers,
@@ -41,24 +40,8 @@ pub(super) const TABLE: Table = Table {
 /// A hub that is the bottleneck keeps the thread waiting for more than this share of the time.
 const WAITS: f64 = 0.01;
 
-/// A direction, and the number of consecutive datagrams for one peer.
-#[derive(Clone, Copy, Debug)]
-struct Traffic {
-    /// From the peers to the hub.
-    is_up: bool,
-    train: usize,
-}
-
 /// Single datagrams are the worst case for batches; TCP and QUIC send trains.
 const TRAFFIC: [(bool, usize); 4] = [(false, 1), (false, 32), (true, 1), (true, 32)];
-
-/// One kind of traffic.
-struct Carried {
-    flow: Flow,
-    cpu: Duration,
-    /// UDP sends, or writes to the TUN.
-    calls: u64,
-}
 
 /// Starts a daemon with this many peers and measures each kind of traffic for `window`.
 pub(super) fn measure(

@@ -14,7 +14,11 @@ use nix::sys::socket::{
     sockopt,
 };
 
-use super::{BATCH, Method, Path, Point, Sink};
+/// Datagrams per `sendmmsg`; every kernel also takes this many segments in one send.
+const BATCH: usize = 64;
+/// Largest UDP payload of an IPv4 datagram (RFC 768, 791), and of one packet on the veth.
+const MAX_PAYLOAD: usize = 65_507;
+const VETH_PAYLOAD: usize = 1472;
 
 /// Silence after which no further datagrams are expected.
 const SILENCE: Duration = Duration::from_millis(100);
@@ -25,6 +29,38 @@ const LEFT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 5182;
 
+/// One combination of all parameters.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) path: Path,
+    pub(super) method: Method,
+    pub(super) sink: Sink,
+    /// Bytes of UDP payload.
+    pub(super) size: usize,
+}
+
+/// The link between the sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    Loopback,
+    Veth,
+}
+
+/// How datagrams reach the kernel: one per call, [`BATCH`] per call, or one buffer that it cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    SendTo,
+    Sendmmsg,
+    Gso,
+}
+
+/// A thread that receives and counts, or a port that discards datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sink {
+    Counting,
+    Closed,
+}
+
 /// The ends of a veth.
 pub(super) fn namespaces() -> anyhow::Result<(Lab, [Namespace; 2])> {
     let lab = Lab::new()?;
@@ -34,6 +70,22 @@ pub(super) fn namespaces() -> anyhow::Result<(Lab, [Namespace; 2])> {
     let (a, b) = (format!("{LEFT}/24"), format!("{RIGHT}/24"));
     lab.veth(&left, "veth0", &[&a], &right, "veth0", &[&b], 1500)?;
     Ok((lab, [left, right]))
+}
+
+impl Point {
+    /// `None` if the method has nothing to batch.
+    pub(super) fn datagrams_per_call(&self) -> Option<usize> {
+        match (self.method, self.path) {
+            (Method::SendTo, _) => Some(1),
+            (Method::Sendmmsg, _) => Some(BATCH),
+            // The kernel refuses segments that do not fit one packet.
+            (Method::Gso, Path::Veth) if self.size > VETH_PAYLOAD => None,
+            (Method::Gso, _) => {
+                let segments = (MAX_PAYLOAD / self.size).min(BATCH);
+                (segments > 1).then_some(segments)
+            }
+        }
+    }
 }
 
 /// Sends for `window`. Returns how many thousand datagrams per second the kernel accepted, and how many arrived if

@@ -6,7 +6,6 @@ use std::process::Command;
 use convoy_lab::wireguard::Implementation;
 use convoy_tun::TX_QUEUE_LEN;
 
-use super::scenes::Set;
 use crate::programs::find;
 
 /// The contender that the others are compared with.
@@ -35,6 +34,19 @@ pub(crate) enum Kind {
     Network,
     /// Clients at both ends that `convoy up` starts, with further lines of their files as arguments.
     Client,
+}
+
+/// A set of contenders with their scenes, and a result file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// WireGuard programs at both ends, and OpenVPN.
+    Programs,
+    /// Programs at the near end that need no root.
+    Rootless,
+    /// Gateways at the near end.
+    Gateways,
+    /// Ways from one client to another.
+    Paths,
 }
 
 /// Name, kind, program and arguments. `convoy` is the program that `--convoy` names; others are in the directory of

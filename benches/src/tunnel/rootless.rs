@@ -19,7 +19,6 @@ use convoy_lab::traffic::{Agent, Exchange};
 use convoy_lab::{Namespace, Pid, eventually};
 
 use super::contender::{Contender, Kind};
-use super::gateway;
 use super::processes::Processes;
 use crate::programs;
 
@@ -96,11 +95,12 @@ pub(super) struct Rootless {
 
 impl Rootless {
     /// Kills the near end's daemon, starts `contender` in its place, with agents in these two namespaces, and waits until
-    /// a connection passes.
+    /// a connection passes to the far end's address `via`.
     pub(super) fn start(
         bed: &mut Bed,
         contender: &Contender,
         [near, far]: &[Namespace; 2],
+        via: IpAddr,
     ) -> anyhow::Result<Self> {
         bed.tunnel.left.kill_daemon()?;
         let mut text = FILE.to_owned();
@@ -112,7 +112,7 @@ impl Rootless {
         let mut processes = Processes::new(&contender.program, NAME, &fill(&text))?;
         let started = start(&mut processes, bed, contender, [near, far]);
         let mut ends = started.with_context(|| processes.log())?;
-        let up = wait_until_up(&mut ends, Self::via(contender.kind), || processes.check());
+        let up = wait_until_up(&mut ends, via, || processes.check());
         let left = &bed.tunnel.left.namespace;
         let up = up.and_then(|()| prefer_cubic(&processes, left));
         up.with_context(|| processes.log())?;
@@ -123,7 +123,6 @@ impl Rootless {
     pub(super) fn via(kind: Kind) -> IpAddr {
         match kind {
             Kind::Ports => LOOPBACK,
-            Kind::Nat => gateway::SERVER,
             _ => FAR.into(),
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use convoy_lab::measure::Direction;
 
-use super::contender::{CONVOY, Contender, Kind};
+use super::contender::{CONVOY, Contender, Kind, Set};
 
 /// One scene.
 #[derive(Debug, Clone, Copy)]
@@ -105,19 +105,6 @@ enum Field {
     /// WireGuard programs and OpenVPN.
     WithOpenVpn,
     Everyone,
-}
-
-/// A set of contenders with their scenes, and a result file of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Set {
-    /// WireGuard programs at both ends, and OpenVPN.
-    Programs,
-    /// Programs at the near end that need no root.
-    Rootless,
-    /// Gateways at the near end.
-    Gateways,
-    /// Ways from one client to another.
-    Paths,
 }
 
 pub(super) const UP: Tcp = Tcp {

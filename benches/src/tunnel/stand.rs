@@ -13,12 +13,12 @@ use convoy_lab::traffic::{Exchange, LatencyReport, RoundTripReport};
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, Pid};
 
-use super::contender::{Contender, Kind};
+use super::contender::{Contender, Kind, Set};
 use super::gateway::{self, Gateway};
 use super::openvpn::{self, Certificates, OpenVpn};
 use super::paths::Paths;
 use super::rootless::{self, Rootless};
-use super::scenes::{Figure, Scene, Set, Test, UP};
+use super::scenes::{Figure, Scene, Test, UP};
 use super::udp;
 use crate::row::{Row, Run};
 
@@ -127,14 +127,19 @@ impl Stand {
         self.openvpn = None;
         self.rootless = None;
         self.earlier_peak = 0;
-        let convoy = &self.convoy;
+        let (via, convoy) = (self.via(), &self.convoy);
         if let Some(paths) = &mut self.paths {
             return paths.start(&mut self.bed, &self.contender);
         }
         match (self.contender.kind, &mut self.gateway) {
             (Kind::Nat, Some(gateway)) => {
                 let places = gateway.renew_peer(&mut self.bed, convoy)?;
-                self.rootless = Some(Rootless::start(&mut self.bed, &self.contender, &places)?);
+                self.rootless = Some(Rootless::start(
+                    &mut self.bed,
+                    &self.contender,
+                    &places,
+                    via,
+                )?);
                 return Ok(());
             }
             (_, Some(gateway)) => return gateway.start(&mut self.bed, &self.contender, convoy),
@@ -165,7 +170,12 @@ impl Stand {
             Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat | Kind::Network | Kind::Client => {
                 self.bed.tunnel.right.replace_daemon(&self.convoy)?;
                 let places = self.namespaces().map(Namespace::clone);
-                self.rootless = Some(Rootless::start(&mut self.bed, &self.contender, &places)?);
+                self.rootless = Some(Rootless::start(
+                    &mut self.bed,
+                    &self.contender,
+                    &places,
+                    via,
+                )?);
                 Ok(())
             }
         }

@@ -14,6 +14,8 @@
 
 mod rules;
 
+pub use rules::{Nat, RouterOptions};
+
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -26,36 +28,10 @@ use crate::{
     namespace::Namespace,
     tool,
 };
+use rules::OUTSIDE;
 
 /// MTU of every link in bytes.
 const MTU: u32 = 1_500;
-/// A router's interface toward the internet.
-const OUTSIDE: &str = "wan";
-
-/// How a router translates addresses of IPv4; those of IPv6 it never does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nat {
-    /// Routes, and filters nothing.
-    None,
-    /// Maps a source to the same address for all destinations, as most homes do; lets in only replies
-    /// (RFC 4787: endpoint-independent mapping, address- and port-dependent filtering).
-    Home,
-    /// Maps each flow to a port of its own (RFC 4787: address- and port-dependent mapping).
-    Hard,
-}
-
-/// The shape of a [`Router`].
-#[derive(Clone, Copy, Debug)]
-pub struct RouterOptions {
-    /// Translation of IPv4. With any, a stateful firewall protects both families.
-    pub nat: Nat,
-    /// Whether hosts inside reach each other by their addresses outside.
-    pub hairpin: bool,
-    /// Whether hosts inside have addresses of IPv6; not behind a router that is itself behind another one.
-    pub ipv6: bool,
-    /// The first two parts of the addresses inside.
-    pub inside: [u8; 2],
-}
 
 /// A namespace that forwards packets between its links.
 pub struct Router {
@@ -76,18 +52,6 @@ pub struct Joined {
     pub v4: Ipv4Addr,
     /// Its address of IPv6, if the router has that.
     pub v6: Option<Ipv6Addr>,
-}
-
-/// A home of today without IPv6: endpoint-independent mapping, no hairpin.
-impl Default for RouterOptions {
-    fn default() -> Self {
-        Self {
-            nat: Nat::Home,
-            hairpin: false,
-            ipv6: false,
-            inside: [192, 168],
-        }
-    }
 }
 
 impl Router {

@@ -16,5 +16,5 @@ mod tunnel;
 
 pub use config::{Config, KeyPair, Peer};
 pub use daemon::{Daemon, Implementation};
-pub use end::{End, Identity};
-pub use tunnel::{Tunnel, TunnelOptions, Underlay};
+pub use end::{End, Identity, Underlay};
+pub use tunnel::{Tunnel, TunnelOptions};

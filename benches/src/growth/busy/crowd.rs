@@ -20,7 +20,6 @@ use convoy_tun::TX_QUEUE_LEN;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::flow::{Flow, Path, Train};
-use super::{Carried, Traffic};
 
 /// Its inner address is the first of the peers' network.
 const HUB: Host = Host(0);
@@ -43,6 +42,22 @@ const PACKET: usize = PAYLOAD + 28;
 const SEALED: usize = PACKET + 32;
 /// Datagrams made in advance: 90 MB.
 const STORE: usize = 64_000;
+
+/// A direction, and the number of consecutive datagrams for one peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// From the peers to the hub.
+    pub(super) is_up: bool,
+    pub(super) train: usize,
+}
+
+/// One kind of traffic.
+pub(super) struct Carried {
+    pub(super) flow: Flow,
+    pub(super) cpu: Duration,
+    /// UDP sends, or writes to the TUN.
+    pub(super) calls: u64,
+}
 
 pub(super) struct Crowd {
     hub: End,

@@ -2,11 +2,48 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Nat, OUTSIDE, RouterOptions};
-
+/// A router's interface toward the internet.
+pub(super) const OUTSIDE: &str = "wan";
 /// Ends all cuts.
 pub(super) const MEND: &str =
     "flush set inet convoy_router cut4\nflush set inet convoy_router cut6\n";
+
+/// How a router translates addresses of IPv4; those of IPv6 it never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nat {
+    /// Routes, and filters nothing.
+    None,
+    /// Maps a source to the same address for all destinations, as most homes do; lets in only replies
+    /// (RFC 4787: endpoint-independent mapping, address- and port-dependent filtering).
+    Home,
+    /// Maps each flow to a port of its own (RFC 4787: address- and port-dependent mapping).
+    Hard,
+}
+
+/// The shape of a [`Router`].
+#[derive(Clone, Copy, Debug)]
+pub struct RouterOptions {
+    /// Translation of IPv4. With any, a stateful firewall protects both families.
+    pub nat: Nat,
+    /// Whether hosts inside reach each other by their addresses outside.
+    pub hairpin: bool,
+    /// Whether hosts inside have addresses of IPv6; not behind a router that is itself behind another one.
+    pub ipv6: bool,
+    /// The first two parts of the addresses inside.
+    pub inside: [u8; 2],
+}
+
+/// A home of today without IPv6: endpoint-independent mapping, no hairpin.
+impl Default for RouterOptions {
+    fn default() -> Self {
+        Self {
+            nat: Nat::Home,
+            hairpin: false,
+            ipv6: false,
+            inside: [192, 168],
+        }
+    }
+}
 
 /// Returns the rules of a router with this address outside.
 pub(super) fn of(options: &RouterOptions, outside: Ipv4Addr) -> String {

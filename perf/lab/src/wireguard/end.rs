@@ -6,12 +6,21 @@ use nix::sys::signal::Signal;
 
 use crate::error::LabError;
 use crate::namespace::Namespace;
-use crate::wireguard::{Config, Daemon, Implementation, KeyPair, Peer, Underlay};
+use crate::wireguard::{Config, Daemon, Implementation, KeyPair, Peer};
 
 /// The interface of the tunnel at every end.
 const INTERFACE: &str = "wg0";
 /// The UDP port of every end.
 const PORT: u16 = 51_820;
+
+/// Which IP version carries the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Underlay {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
 
 /// The identity of an end: its keys, and the number from which its addresses are derived.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::error::LabError;
 use crate::lab::Lab;
-use crate::wireguard::end::{self, End};
+use crate::wireguard::end::{self, End, Underlay};
 use crate::wireguard::{Identity, Implementation, KeyPair, Peer};
 
 /// The cable between the ends.
@@ -14,15 +14,6 @@ const OVERHEAD: u32 = 40 + 8 + 16 + 16;
 /// First address of the idle peers.
 const FIRST_IDLE_V4: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 const FIRST_IDLE_V6: Ipv6Addr = Ipv6Addr::new(0xfd08, 0, 0, 1, 0, 0, 0, 0);
-
-/// Which IP version carries the tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Underlay {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
 
 /// The shape of a [`Tunnel`].
 #[derive(Clone, Copy, Debug)]
