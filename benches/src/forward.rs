@@ -71,7 +71,7 @@ const STREAMS: u32 = 8;
 /// The fewest for an interval of 95 %.
 const ROUNDS: u32 = 6;
 const SECONDS: u64 = 4;
-/// How long a forwarder may take until it listens.
+/// Time limit for a forwarder to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A forwarder with its settings. In arguments and files, `{file}` is the path of the file, `{from}` the address to

@@ -45,7 +45,7 @@ impl Ratio {
     }
 }
 
-/// How many of `count` values to leave out at each end of an interval.
+/// Returns how many of `count` values to leave out at each end of an interval.
 ///
 /// Each value lies below the true median with probability ½, so the number of values below it is binomial.
 /// Leaving out `k` values at each end misses the median with twice the probability of at most `k`.

@@ -58,7 +58,7 @@ pub trait SendDatagrams {
     fn recover(&mut self);
 }
 
-/// How a flush ended.
+/// The outcome of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
     /// The queue is empty.

@@ -32,7 +32,7 @@ pub const SOCKET_BUFFER_BYTES: usize = 7 * 1024 * 1024;
 /// Attempts to find a port that is free for both address families.
 const RANDOM_PORT_ATTEMPTS: usize = 16;
 
-/// How the sockets are opened.
+/// Options with which the sockets are opened.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
     /// The UDP port; 0 lets the kernel choose.

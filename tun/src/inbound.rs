@@ -218,7 +218,7 @@ fn slot_start(filled: usize) -> usize {
     (filled + VNET_LEN).next_multiple_of(ALIGN)
 }
 
-/// How far a batch has been written.
+/// The part of a batch that has been written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) trains: usize,

@@ -21,7 +21,7 @@ use crate::device::PacketIo;
 /// Most packets in one tick, in either direction, while traffic is sparse; also the most ticks without a
 /// wait.
 pub(crate) const FEW: usize = 4;
-/// How long the device must have been empty before the next few packets count as sparse.
+/// Time for which the device must have been empty before the next few packets count as sparse.
 pub(crate) const PAUSE: Duration = Duration::from_millis(2);
 
 /// Records which thread reads the device; shared by `tun-reader` and the event loop.
@@ -165,7 +165,7 @@ impl Sparse {
     }
 }
 
-/// How a read of the lent device ended.
+/// The outcome of a read of the lent device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// The device is empty.

@@ -125,7 +125,7 @@ impl Stage {
     }
 }
 
-/// How far a ratio is from 1, in either direction: 2 and ½ give the same.
+/// Returns the distance of a ratio from 1, in either direction: 2 and ½ give the same.
 fn distance(ratio: f64) -> f64 {
     ratio.max(1.0 / ratio) - 1.0
 }

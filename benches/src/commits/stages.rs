@@ -21,7 +21,7 @@ use crate::programs;
 use crate::rounds::{Progress, rotated};
 use crate::row::{Row, Run};
 
-/// Which stages to measure, and for how long.
+/// The stages to measure, and the time for them.
 pub(super) struct Effort {
     pub(super) rounds: u32,
     /// At most this many seconds per stage and round.

@@ -31,7 +31,7 @@ const DATA_MESSAGES: RangeInclusive<usize> = 64..=2048;
 /// Distinct initiations to replay.
 const INITIATIONS: u8 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to capture if a transfer yields too few messages.
+/// Time limit for a capture if a transfer yields too few messages.
 const HEARING: Duration = Duration::from_secs(2);
 /// Once two readings this far apart are equal, the daemon has processed everything it received.
 const QUIET: Duration = Duration::from_millis(50);

@@ -46,7 +46,7 @@ pub(super) enum Path {
     Veth,
 }
 
-/// How datagrams reach the kernel: one per call, [`BATCH`] per call, or one buffer that it cuts.
+/// The way to the kernel: one datagram per call, [`BATCH`] per call, or one buffer that it cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     SendTo,

@@ -17,7 +17,7 @@ const SECONDS: [(u64, Kind); 3] = [(10, Kind::Port), (30, Kind::Flap), (50, Kind
 const LAST: u64 = 8;
 /// Number of ports that the hub uses in turn, starting at [`PORT`].
 const PORTS: u16 = 100;
-/// How long a cable stays unplugged and a peer stays removed.
+/// Time for which a cable stays unplugged and a peer stays removed.
 const OUTAGE: Duration = Duration::from_secs(2);
 const ABSENCE: Duration = Duration::from_secs(1);
 

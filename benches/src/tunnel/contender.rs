@@ -15,7 +15,7 @@ pub(crate) const BARE: &str = "bare veth";
 /// Suffix of a variant: the same program with Convoy's queue length on its interface.
 const VARIANT: &str = "+q";
 
-/// How a contender carries packets.
+/// The way in which a contender carries packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Without a tunnel.

@@ -37,7 +37,7 @@ const ETHERNET: u32 = 1_500;
 const INSIDE: &str = "/var/run/inside";
 /// Lets a gateway behind a user-mode network call its peer, which could not call it.
 const KEEPALIVE: u16 = 25;
-/// How long a user-mode network may take to come up.
+/// Time limit for a user-mode network to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MASQUERADE: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward
 exec \"$0\" 'table ip bench {

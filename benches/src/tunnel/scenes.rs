@@ -59,7 +59,7 @@ pub(crate) struct Tcp {
     pub(crate) veth: Veth,
 }
 
-/// How the veth treats batches of datagrams.
+/// The veth's treatment of batches of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Veth {
     /// Passes them on whole.
@@ -91,7 +91,7 @@ pub(crate) enum Figure {
     UdpP999,
     /// Requests per second over TCP.
     Rate,
-    /// How many connections are open.
+    /// Number of open connections.
     Open,
 }
 

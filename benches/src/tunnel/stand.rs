@@ -24,12 +24,12 @@ use crate::row::{Row, Run};
 
 /// The interface at both ends, as the lab names it.
 const TUNNEL: &str = "wg0";
-/// How long to measure the CPU time without traffic, and how long to rest before.
+/// Duration of measuring the CPU time without traffic, and of the rest before.
 const IDLE: Duration = Duration::from_millis(750);
 const REST: Duration = Duration::from_millis(250);
 const PING: Duration = Duration::from_secs(1);
 const REQUESTS: Duration = Duration::from_secs(1);
-/// How long a load runs before and after the probes beside it.
+/// Time for which a load runs before and after the probes beside it.
 const MARGIN: Duration = Duration::from_millis(300);
 
 /// Two namespaces with a veth, and a contender's tunnel between them.

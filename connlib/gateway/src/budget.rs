@@ -1,4 +1,4 @@
-//! How many resets and ICMP errors peers are sent.
+//! A rate limiter for the resets and ICMP errors that peers are sent.
 
 use std::time::{Duration, Instant};
 

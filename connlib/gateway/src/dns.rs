@@ -30,7 +30,7 @@ use upstream::{Resolvers, Source};
 pub use message::Over;
 pub use upstream::Upstream;
 
-/// How long a look-up may take.
+/// Time limit for a look-up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest query that is understood. Those of today's programs are below 300 bytes.
 const LONGEST_QUERY: usize = 4096;

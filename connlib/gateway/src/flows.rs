@@ -15,7 +15,7 @@ const MAX_WAITING: usize = 4;
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Early,
-    /// How many routers it may still pass.
+    /// Remaining hops.
     pub(super) hops: u8,
 }
 

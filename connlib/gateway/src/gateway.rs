@@ -36,7 +36,7 @@ pub struct Settings {
     pub own: Vec<IpAddr>,
     /// The peers that send. Their addresses are no targets.
     pub peers: Peers,
-    /// Which targets a peer may reach.
+    /// Targets that a peer may reach.
     pub policy: Policy,
     /// Flows at once.
     pub flows: Limits,

@@ -19,7 +19,7 @@ use super::{
     mapping::Mappings,
 };
 
-/// How long a target, or the network inside, may take to answer.
+/// Time limit for an answer of a target, or of the network inside.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// State that all flows share.

@@ -26,7 +26,7 @@ use convoy_packet::{
     counters::Dropped, icmp::Unreachable, packet::Packet, segment::Segment, vnet::VnetHeader,
 };
 
-/// How long a peer may take to complete its handshake. Linux repeats its answer after one, three and seven seconds.
+/// Time limit for a peer to complete its handshake. Linux repeats its answer after one, three and seven seconds.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(15);
 /// The pause after a call of accept(2) that failed.
 const PAUSE: Duration = Duration::from_millis(100);

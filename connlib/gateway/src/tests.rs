@@ -42,11 +42,11 @@ use convoy_smoltcp::device_pair;
 
 /// Every wait of a test ends after this time, which is longer than any limit of the gateway.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Of the two peers: the second has the next one.
+/// Address of the first peer; the second has the next one.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 /// The same of this host, which can connect from them.
 const LOCAL_PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
-/// What connections hold until their target has answered.
+/// Memory that a connection holds until its target has answered.
 const PENDING: u32 = 1_500;
 
 struct Scene {
@@ -61,11 +61,11 @@ struct Scene {
 #[derive(Debug)]
 struct Outside {
     target: Mutex<Target>,
-    /// How often something was asked for.
+    /// Number of requests.
     asked: AtomicUsize,
 }
 
-/// What becomes of everything that is asked for.
+/// The outcome of every request.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Silent,

@@ -1,4 +1,4 @@
-//! How the holder comes into its namespaces: between fork and exec.
+//! The birth of the holder in its namespaces: between fork and exec.
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 

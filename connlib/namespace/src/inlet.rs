@@ -131,7 +131,7 @@ fn route(is_ipv6: bool, kind: RouteType, interface: u32, table: u32) -> Route {
     }
 }
 
-/// Which packets a rule is for.
+/// Packets that a rule matches.
 enum When<'a> {
     Marked(u32),
     From(&'a str),

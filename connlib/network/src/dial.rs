@@ -17,11 +17,11 @@ use crate::{
     network::{Network, Stream},
 };
 
-/// How long a name may take to be resolved.
+/// Time limit for resolving a name.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
-/// How long one address may take to answer.
+/// Time limit for an answer of one address.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
-/// How long all addresses together may take.
+/// Time limit for all addresses together.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 16;

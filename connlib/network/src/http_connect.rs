@@ -16,7 +16,7 @@ use crate::{
     network::{Network, Stream},
 };
 
-/// How long a client may take to send its request.
+/// Time limit for a client to send its request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Longer requests are refused.
 const LONGEST_REQUEST: usize = 8192;

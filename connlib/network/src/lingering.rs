@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::network::Stream;
 
-/// How long a client may take to read its last answer.
+/// Time limit for a client to read its last answer.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Most bytes that it may send meanwhile.
 const MOST_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Which peer an address belongs to.
+//! Peers by their addresses.
 
 use std::{fmt, net::IpAddr};
 

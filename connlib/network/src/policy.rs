@@ -1,4 +1,4 @@
-//! Which targets a peer may reach.
+//! A policy: the targets that a peer may reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

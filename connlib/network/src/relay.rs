@@ -60,7 +60,7 @@ pub const DEFAULT_BUFFER: usize = 64 << 10;
 const PIPE: usize = 4;
 /// How long the end that lives may take to receive what a failed one had sent.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How bytes move between kernel sockets; between other streams they are copied.
+/// The way in which bytes move between kernel sockets; between other streams they are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Within the kernel, by splice(2).

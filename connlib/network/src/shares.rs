@@ -91,7 +91,7 @@ impl Shares {
         held > state.limits.reserve()
     }
 
-    /// How many are taken.
+    /// Counts the shares that are taken.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.state().taken

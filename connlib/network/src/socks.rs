@@ -25,7 +25,7 @@ use crate::{
     network::{Network, Stream},
 };
 
-/// How long a client may take until its request is complete.
+/// Time limit for a client to complete its request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 type Request<'a> = Socks5ServerProtocol<&'a mut Stream, CommandRead>;

@@ -59,7 +59,7 @@ pub struct Packet<'a> {
     pub fragment: Option<Fragment>,
 }
 
-/// Which part of a packet's payload this is.
+/// The part of a packet's payload that this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// The number that all fragments of a packet have.

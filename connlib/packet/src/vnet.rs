@@ -25,7 +25,7 @@ pub const GSO_ECN: u8 = 0x80;
 pub struct VnetHeader {
     /// [`NEEDS_CSUM`], [`DATA_VALID`].
     pub flags: u8,
-    /// How it is to be cut: [`GSO_TCPV4`], [`GSO_TCPV6`], [`GSO_UDP_L4`], or 0 if it is not.
+    /// Kind of segmentation: [`GSO_TCPV4`], [`GSO_TCPV6`], [`GSO_UDP_L4`], or 0 if it is not.
     pub gso_type: u8,
     /// Bytes of all headers, which every segment repeats.
     pub hdr_len: u16,

@@ -46,7 +46,7 @@ const MSS: u8 = 2;
 const MSS_LEN: usize = 4;
 const TCP_AO: u8 = 29;
 
-/// Which segments to clamp; by default none.
+/// Segments to clamp; by default none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MssClamp {
     pub(crate) is_on: bool,

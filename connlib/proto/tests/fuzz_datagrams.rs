@@ -48,7 +48,7 @@ struct Attack {
     pair: Pair,
     /// Everything that either side has sent, with its receiver.
     seen: Vec<(Side, Vec<u8>)>,
-    /// Those of them that have not arrived.
+    /// Datagrams that have not arrived.
     withheld: Vec<(Side, Vec<u8>)>,
     sent: u32,
     began: Duration,

@@ -28,7 +28,7 @@ use convoy_packet::{
     segment::{ACK, Segment, Tuple},
 };
 
-/// How long an end may take to answer our SYN.
+/// Time limit for an answer to our SYN.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A silent connection is probed this often, and given up after four probes without an answer. So is one whose other
 /// end acknowledges nothing.

@@ -22,7 +22,7 @@ pub(super) struct HalfOpen {
 impl HalfOpen {
     /// Adds a connection by its place in the table; returns the one that makes room for it.
     ///
-    /// That is the oldest of the peer that has most.
+    /// The oldest one of the peer that has most gives way.
     pub(super) fn add(&mut self, slot: usize, peer: u32) -> Option<usize> {
         self.serial += 1;
         self.known.insert(slot, (peer, self.serial));

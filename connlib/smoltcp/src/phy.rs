@@ -23,7 +23,7 @@ pub(super) const SCRATCH: usize = VNET_LEN + 2 * LONGEST_PACKET;
 /// The longest headers of IP and TCP together.
 const LONGEST_HEADERS: usize = IPV6_HEADER + 60;
 
-/// Which parts of what was sent before go again.
+/// Parts of the stream to retransmit.
 #[derive(Debug)]
 pub(super) struct Again<'a> {
     pub(super) sending: &'a mut Sending,

@@ -1,4 +1,4 @@
-//! Which connection, listener or datagram socket a packet belongs to, and when a connection has its next turn.
+//! A table: connections, listeners and datagram sockets by the packets for them, connections by their next turn.
 
 use std::{
     collections::{BTreeSet, HashMap, hash_map::Entry},

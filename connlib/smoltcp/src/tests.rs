@@ -29,7 +29,7 @@ const B: &str = "10.9.0.2";
 const A6: &str = "fd09::1";
 const B6: &str = "fd09::2";
 
-/// Whose addresses are whose, for a stack.
+/// Peers by their addresses, for a stack.
 const PEERS: [(&str, u32); 4] = [(B, 0), (B6, 0), ("192.0.2.0/24", 0), ("10.9.1.0/24", 1)];
 
 /// Two stacks, each at one end of a device.

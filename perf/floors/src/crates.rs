@@ -388,7 +388,7 @@ mod tests {
     fn crates_stand_on_lower_floors() {
         let members = members().unwrap();
         for (name, floors) in FLOORS {
-            let member = members.iter().find(|it| it.name == name).unwrap();
+            let member = members.iter().find(|it| it.name == *name).unwrap();
             let own = member
                 .dependencies
                 .iter()

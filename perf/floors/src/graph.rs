@@ -1,4 +1,4 @@
-//! Which file of a crate depends on which, and circles among them.
+//! A graph of the files of a crate by their dependencies, and its circles.
 //!
 //! A file depends on the one that defines a name that it mentions. A re-export is no dependency, of neither side.
 
@@ -16,7 +16,7 @@ const MAX_REEXPORTS: usize = 16;
 pub(crate) struct Circle {
     /// Their modules.
     pub(crate) files: Vec<String>,
-    /// Which module depends on which, by what.
+    /// Dependencies among them: from, to, and the path that is mentioned.
     pub(crate) arrows: Vec<[String; 3]>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     eventually::eventually,
 };
 
-/// How long dbus-daemon(1) may take to listen.
+/// Time limit for dbus-daemon(1) to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A message bus on which everybody may own any name; ends when dropped.

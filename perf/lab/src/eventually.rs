@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the condition is checked.
+/// Interval between checks of the condition.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Checks `condition` until it returns a value; `None` if it does not before `deadline`.

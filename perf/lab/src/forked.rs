@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-/// How many descriptors are looked at: as many as a process may have by default.
+/// Descriptors that are looked at: as many as a process may have by default.
 const DESCRIPTORS: RawFd = 1024;
 
 /// Closes the copies of Internet sockets that `exec` would close anyway. Makes system calls only, as required of a

@@ -1,4 +1,4 @@
-//! How this process can create namespaces: as root, or in a user namespace.
+//! The privilege by which this process creates namespaces: root, or a user namespace.
 
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;

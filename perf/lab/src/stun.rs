@@ -23,7 +23,7 @@ use crate::{
     namespace::Namespace,
 };
 
-/// How often the server looks whether it is to end.
+/// Interval at which the server checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A STUN server; ends when dropped.

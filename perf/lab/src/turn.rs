@@ -1,4 +1,4 @@
-//! Which tests of a program run at the same time.
+//! Turns: the tests of a program that run at the same time.
 
 use std::{
     cell::Cell,

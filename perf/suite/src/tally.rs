@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cargo_metadata::libtest::TestEvent;
 
-/// How many of the slowest tests the summary names.
+/// Number of the slowest tests that the summary names.
 const SLOWEST: usize = 10;
 
 /// Results of the tests that have run so far.

@@ -97,7 +97,7 @@ pub struct PortForward {
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// Which of the peers' flows to other addresses go on outside.
+/// The peers' flows to other addresses that go on outside.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nat {
     /// `Nat`: whether any do, by sockets of the user; false if absent.

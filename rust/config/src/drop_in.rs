@@ -126,7 +126,7 @@ impl State {
     }
 }
 
-/// Which directory this is. Its times are left out: they change with files that do not matter.
+/// Identifies a directory, without its times, which change with files that do not matter.
 fn identity(stat: &FileStat) -> State {
     State {
         size: 0,

@@ -49,7 +49,7 @@ pub struct Loaded {
     pub warnings: Report,
 }
 
-/// How often a directory that changes meanwhile is read again.
+/// Number of times that a directory is read again if it changes meanwhile.
 const ATTEMPTS: u32 = 8;
 /// The pause before the second attempt; it doubles each time. Eight take five seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -22,7 +22,7 @@ pub(crate) struct Diagnostic {
     pub(crate) title: String,
     /// The title is about the first one.
     pub(crate) labels: Vec<Label>,
-    /// How to mend it.
+    /// The fix.
     pub(crate) help: Vec<String>,
 }
 

@@ -40,7 +40,7 @@ pub struct Source {
     fingerprint: [u8; 32],
 }
 
-/// How a file was saved.
+/// The outcome of saving a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// In place of the former file.

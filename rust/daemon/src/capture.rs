@@ -35,7 +35,7 @@ pub use args::CaptureArgs;
 use file::Capture;
 use socket::PacketSocket;
 
-/// How often to look whether an interface that is down still exists, in milliseconds.
+/// Interval between looks whether an interface that is down still exists, in milliseconds.
 const LOOK_AGAIN: u8 = 200;
 
 /// Captures until it is interrupted, has enough packets, nobody reads them, or the interface is gone.

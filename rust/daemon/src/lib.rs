@@ -46,7 +46,7 @@ use supervised::{Consenting, Supervised, privileges::SupervisorsPrivileges};
 /// The environment variables of the descriptors that a daemon takes over.
 pub const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
 
-/// How long the threads may take to end after they are asked to.
+/// Time limit for the threads to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
 /// Serves a daemon's figures to others than `wg`, by switches of its command line.

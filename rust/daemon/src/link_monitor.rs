@@ -20,10 +20,10 @@ use tracing::{Span, error, info, warn};
 use events::{Event, Events};
 use place::{Located, locate};
 
-/// How long to wait before trying again to bind a port that is in use.
+/// Pause before trying again to bind a port that is in use.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long to collect route changes before acting on them: they come in bursts.
+/// Time for collecting route changes before acting on them: they come in bursts.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The link at one moment.

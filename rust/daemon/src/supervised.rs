@@ -63,10 +63,10 @@ pub const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
 /// Set to the MTU in bytes for a tunnel whose interface is in another network namespace, or a stack in user space.
 pub const INNER_MTU: &str = "CONVOY_INNER_MTU";
 
-/// How long the last message may take.
+/// Time limit for the last message.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
-/// How long to wait when the process is out of file descriptors.
+/// Pause when the process is out of file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The listening socket for supervisors, if a supervisor has started this process.

@@ -20,7 +20,7 @@ const LOCAL_TABLE: u32 = 255;
 /// Longer prefixes do not stand in for a default route.
 const SHORT: std::ops::RangeInclusive<u8> = 1..=7;
 
-/// How a tunnel gets packets, as far as others can get in its way.
+/// The ways of packets into a tunnel that others can block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Routing<'a> {
     /// The interface, if there is a tunnel.

@@ -23,7 +23,7 @@ pub(super) use udp::Udp;
 /// The hidden command: too long for the name of an interface, so that it cannot hide one.
 pub const COMMAND: &str = "doctor-probe-kernel";
 
-/// How long the trials may take in all.
+/// Time limit for all trials.
 const TIME: Duration = Duration::from_secs(10);
 
 /// Abilities of the kernel.

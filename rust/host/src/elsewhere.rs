@@ -29,7 +29,7 @@ impl NetworkNamespace {
         self.process().is_some() || self.name().is_some()
     }
 
-    /// How to run a command there.
+    /// Returns the words that run a command there.
     #[must_use]
     pub fn entry(&self) -> String {
         match (self.name(), self.process()) {

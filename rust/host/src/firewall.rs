@@ -84,7 +84,7 @@ impl Default for Nft {
 const PATIENCE: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How a transaction of nft(8) comes to an empty table.
+/// The way in which a transaction of nft(8) comes to an empty table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clear {
     /// A table that exists; adding it again would be refused if it can be owned.

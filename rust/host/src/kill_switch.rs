@@ -9,7 +9,7 @@ use crate::{
     link::links_out,
 };
 
-/// How often to look for links that have come or got another name meanwhile.
+/// Number of looks for links that have come or got another name meanwhile.
 const LOOKS: usize = 3;
 
 /// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, if any, and packets by

@@ -52,7 +52,7 @@ impl Pause {
         })
     }
 
-    /// How the kernel ends it by itself.
+    /// Returns how the kernel ends it by itself.
     pub(crate) fn opening(&self) -> Opening {
         self.opening
     }

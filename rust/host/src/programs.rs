@@ -21,7 +21,7 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-/// How long a program may take. Several in a row must end before a service manager's watchdog, which waits a minute.
+/// Time limit for a program. Several in a row must end before a service manager's watchdog, which waits a minute.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// In the reason of a program that was killed.

@@ -54,7 +54,7 @@ pub(crate) struct Course {
     pub(crate) mark: u32,
 }
 
-/// How datagrams leave, to compare with a later look-up.
+/// The way in which datagrams leave, to compare with a later look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     device: Option<u32>,

@@ -31,7 +31,7 @@ pub(crate) enum Selector {
 }
 
 impl Selector {
-    /// How far before others' rules it goes.
+    /// Returns how far it precedes others' rules.
     pub(crate) fn distance(&self) -> u32 {
         match self {
             Self::Unmarked { .. } => 1,

@@ -17,7 +17,7 @@ use crate::{
     sources::{Interest, News},
 };
 
-/// How long to collect news before acting on them: they come in bursts.
+/// Time for collecting news before acting on them: they come in bursts.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The same for news of nftables: a kill switch may be open.
@@ -193,7 +193,7 @@ impl Host {
         self.ways = ways;
     }
 
-    /// How datagrams to each endpoint leave.
+    /// Looks up how datagrams to each endpoint leave.
     async fn ways_out(&self) -> Vec<(Course, Option<Way>)> {
         let Some(desired) = &self.desired else {
             return Vec::new();

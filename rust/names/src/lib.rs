@@ -30,7 +30,7 @@ use sources::Sources;
 use usable::{Flaw, usable};
 
 const DNS_PORT: u16 = 53;
-/// How long a name server may take before the next one is asked as well.
+/// Time for a name server's answer before the next one is asked as well.
 const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Looks up names.

@@ -17,7 +17,7 @@ use super::{
     usable::{Flaw, Useless, usable},
 };
 
-/// How long a server may take in all, and within that: two rounds of three queries each. A hostile one takes longer,
+/// Time limits for a server in all, and within that: two rounds of three queries each. A hostile one takes longer,
 /// by other names to ask for or answers to fetch by TCP.
 pub(super) const SERVER_TIME: Duration = Duration::from_secs(5);
 const ROUND: Duration = Duration::from_millis(2_500);

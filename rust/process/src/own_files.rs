@@ -28,7 +28,7 @@ use nix::{
 
 use crate::{close_all_but, socket::SocketFile};
 
-/// How long removing may take, so that a keeper that was stopped does not keep the daemon.
+/// Time limit for removing, so that a keeper that was stopped does not keep the daemon.
 const REMOVAL_TIME: Duration = Duration::from_secs(1);
 
 /// The socket files that this process removes at its end.

@@ -29,12 +29,12 @@ use nix::{
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
-/// How long a daemon whose interface is gone may take to end.
+/// Time limit for a daemon whose interface is gone to end.
 pub const ENDING_TIME: Duration = Duration::from_secs(2);
-/// How often to check whether it has ended.
+/// Interval between checks whether it has ended.
 pub const ENDING_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a killed process may take to close its socket.
+/// Time limit for a killed process to close its socket.
 const DYING_TIME: Duration = Duration::from_millis(100);
 
 /// Fails if a running daemon listens on `path`. Waits for one that is dying, or for which

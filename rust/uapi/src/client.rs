@@ -7,10 +7,10 @@ use nix::errno::Errno;
 use tokio::{io::Interest, net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
-/// How long an exchange may take: the tunnel's own limit for a request.
+/// Time limit for an exchange: the tunnel's own limit for a request.
 const TIME: Duration = Duration::from_secs(60);
 
-/// How long the tunnel may neither read nor write. One that hangs holds its supervisor up for no longer.
+/// Time for which the tunnel may neither read nor write. One that hangs holds its supervisor up for no longer.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Further time for each byte of a request: a peer takes 75 at least, and a slow machine 0.4 ms for its keys.
@@ -35,7 +35,7 @@ pub async fn exchange(path: &Path, request: &[u8]) -> anyhow::Result<Zeroizing<S
     exchange_on(path, request, patience(request)).await
 }
 
-/// How long the tunnel may be silent because of a request.
+/// Returns how long the tunnel may be silent because of a request.
 fn patience(request: &[u8]) -> Duration {
     let bytes = u32::try_from(request.len()).unwrap_or(u32::MAX);
     TIME.min(SILENCE + bytes * TIME_PER_BYTE)

@@ -63,10 +63,10 @@ const LIMITS: Limits = Limits {
 /// of takes twice as much as its text, and each client may have one.
 const LARGE: usize = 64 << 10;
 
-/// How long to wait when the process is out of file descriptors or threads.
+/// Pause when the process is out of file descriptors or threads.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long to wait for a disconnected client's slot before disconnecting another client.
+/// Time to wait for a disconnected client's slot before disconnecting another client.
 const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
 /// A running tunnel, as the clients control it.

@@ -19,7 +19,7 @@ use crate::values::{self, decimal, non_zero};
 pub(super) struct SetParser {
     update: DeviceUpdate,
     line: usize,
-    /// How many of the last peer's allowed IPs a later `replace_allowed_ips` has revoked.
+    /// Number of the last peer's allowed IPs that a later `replace_allowed_ips` has revoked.
     revoked: usize,
 }
 

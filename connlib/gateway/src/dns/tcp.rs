@@ -20,7 +20,7 @@ use convoy_network::{Listener, Stream, counters::Refusal, dial::reason};
 const PIPELINED: usize = 16;
 /// A connection ends after this time without a whole query; its client connects again.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long a client may take to make room for an answer.
+/// Time limit for a client to make room for an answer.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// The pause after a call of accept(2) that failed.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -33,7 +33,7 @@ const PORT: u16 = 53;
 const HOSTS: &str = "/etc/hosts";
 /// Answers that are remembered, each for as long as its servers say.
 const REMEMBERED: u64 = 1024;
-/// How often the files are checked for changes.
+/// Interval between checks of the files for changes.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// The servers that are asked.

@@ -286,7 +286,7 @@ impl Place {
         self.wire.send(&segment(ends, ACK, 8, next));
     }
 
-    /// How often targets were connected to.
+    /// Counts the connections to targets.
     fn asked(&self) -> usize {
         self.outside.asked.load(Ordering::Relaxed)
     }

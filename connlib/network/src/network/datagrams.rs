@@ -72,7 +72,7 @@ pub trait Packets: fmt::Debug + Send + Sync {
 pub struct Sent {
     /// Bytes that were sent.
     pub bytes: usize,
-    /// How many were discarded.
+    /// Number of discarded datagrams.
     pub lost: usize,
     /// Error of the network about this datagram or an earlier one.
     pub error: Option<io::Error>,

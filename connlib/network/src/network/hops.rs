@@ -1,4 +1,4 @@
-//! How many routers a socket's packets may pass.
+//! The hop limit of a socket's packets.
 
 use nix::sys::socket::{
     setsockopt,

@@ -34,7 +34,7 @@ use servers::Servers;
 const OTHER_FAMILY: Duration = Duration::from_millis(50);
 /// Names whose addresses are remembered for as long as their servers say.
 const MOST_REMEMBERED: u64 = 1_024;
-/// How long a connection to a server may take.
+/// Time limit for a connection to a server.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Servers to ask for names, and for which addresses.

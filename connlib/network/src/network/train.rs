@@ -117,7 +117,7 @@ impl<'a> Train<'a> {
         self.messages[0].segment_len
     }
 
-    /// How many datagrams it has.
+    /// Returns the number of its datagrams.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.segments

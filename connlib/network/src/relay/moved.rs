@@ -15,7 +15,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// How often the relay has met a bound.
+    /// Counts how often the relay has met a bound.
     #[must_use]
     pub fn met(&self, pressure: Pressure) -> u64 {
         self.met.of(pressure)

@@ -7,7 +7,7 @@ pub const MIN_BUFFER: usize = 8 << 10;
 /// Buffers moved in one direction before the other has its turn.
 pub(super) const ROUNDS: u32 = 8;
 
-/// How a relayed connection ended.
+/// The end of a relayed connection.
 #[derive(Debug)]
 pub enum Ended {
     /// Both ends have closed their direction.

@@ -48,7 +48,7 @@ impl Pressure {
     }
 }
 
-/// How often each was met.
+/// Number of times that each was met.
 #[derive(Debug, Default)]
 pub(super) struct Pressures([AtomicU64; Pressure::ALL.len()]);
 

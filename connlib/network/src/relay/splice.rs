@@ -57,7 +57,7 @@ pub(super) async fn direction(
     destination.end().map_err(Failure::Write)
 }
 
-/// How far a turn came.
+/// Progress of a turn.
 enum Progress {
     /// The source has nothing for now.
     Drained,

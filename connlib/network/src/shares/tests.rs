@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// What the documentation of [`Limits`] says.
+/// Decides as the documentation of [`Limits`] says.
 fn expected(holders: &[u32], peer: u32, limits: Limits) -> Result<(), Refusal> {
     let held_by = |peer: u32| holders.iter().filter(|it| **it == peer).count() as u32;
     let reserve = match limits.peers {

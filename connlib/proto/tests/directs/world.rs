@@ -25,7 +25,7 @@ pub(crate) const HUB: usize = 3;
 
 const UDP: u8 = 17;
 
-/// How long a datagram is under way in fair weather.
+/// One-way delay of a datagram in fair weather.
 const DELAY: Duration = Duration::from_millis(10);
 
 /// The fate of datagrams: how many in a hundred are lost and doubled, and the longest further delay in milliseconds.

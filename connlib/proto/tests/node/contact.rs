@@ -1,4 +1,4 @@
-//! What the handshakes with a peer tell of it.
+//! Contact with a peer, as its handshakes show it.
 
 use std::time::{Duration, SystemTime};
 

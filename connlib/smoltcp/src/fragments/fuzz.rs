@@ -188,7 +188,7 @@ impl Sent {
         SENDERS[self.sender].parse().unwrap()
     }
 
-    /// Which packets have the same fragments: those of IPv6 whatever their protocol (RFC 791, RFC 8200 §4.5).
+    /// Returns what all fragments of a packet share; for IPv6 without the protocol (RFC 791, RFC 8200 §4.5).
     fn key(&self) -> (usize, u32, Option<u8>) {
         let protocol = self.source().is_ipv4().then_some(self.protocol);
         (self.sender, self.ident, protocol)

@@ -2,7 +2,7 @@
 
 /// The fraction of a window that a loss leaves.
 const BETA: f64 = 0.7;
-/// How fast the window grows again, in segments per second cubed.
+/// Growth of the window, in segments per second cubed.
 const C: f64 = 0.4;
 /// The first window, in segments and in bytes.
 const FIRST_SEGMENTS: u32 = 10;

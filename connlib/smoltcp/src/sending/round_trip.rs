@@ -1,4 +1,4 @@
-//! How long an acknowledgement takes (RFC 6298), in microseconds.
+//! Round-trip times (RFC 6298), in microseconds.
 
 /// The least time that a timeout adds to a round trip: acknowledgements may be delayed.
 const LEAST_MARGIN: i64 = 200_000;

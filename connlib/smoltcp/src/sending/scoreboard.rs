@@ -1,4 +1,4 @@
-//! Which of the bytes that were sent have arrived, and which are lost (RFC 6675).
+//! A scoreboard: the bytes sent that have arrived, and those that are lost (RFC 6675).
 
 use std::collections::VecDeque;
 

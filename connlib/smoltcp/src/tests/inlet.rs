@@ -1,4 +1,4 @@
-//! What comes out of a stack that leads to other addresses, and how it is answered.
+//! Tests of packets to other addresses that come out of a stack, and of their answers.
 
 use std::future::poll_fn;
 

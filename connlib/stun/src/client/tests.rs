@@ -29,7 +29,7 @@ fn mapped(n: u16) -> SocketAddr {
     SocketAddr::from(([203, 0, 113, 1], n))
 }
 
-/// How a server treats requests.
+/// A server's treatment of requests.
 #[derive(Clone, Copy, Debug)]
 enum Does {
     /// Names this address at once.

@@ -18,7 +18,7 @@ pub(super) const HANDSHAKES_AT_ONCE: usize = 1;
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How long it waits for a socket that takes nothing at all, as the next packets may be for the other one.
 const LONG_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a family counts as in use after a packet.
+/// Time for which a family counts as in use after a packet.
 const IN_USE: Duration = Duration::from_secs(1);
 
 /// Everything between the sockets and the TUN writer.
@@ -36,7 +36,7 @@ pub(super) struct InboundHalf {
     pub(super) first_family: Family,
     /// Handshake messages that the tick may still handle.
     pub(super) handshakes_left: Budget,
-    /// How long the last tick has received.
+    /// Time that the last tick spent receiving.
     pub(super) took: Duration,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct OutboundHalf {
     pub(super) lanes: [Lane; 2],
     /// For each lane, whether intake waits while it is stopped.
     awaited: [bool; 2],
-    /// How long the last tick has taken packets in and sent them.
+    /// Time that the last tick spent taking packets in and sending them.
     pub(super) took: Duration,
 }
 

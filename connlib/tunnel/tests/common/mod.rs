@@ -17,7 +17,7 @@ use convoy_tun::{
 };
 use convoy_tunnel::{Options, Tunnel};
 
-/// How long anything may take before a test gives up.
+/// Time limit for anything that a test waits for.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of the virtio header in front of each packet.
 pub const VNET: usize = 10;

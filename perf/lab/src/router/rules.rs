@@ -8,7 +8,7 @@ pub(super) const OUTSIDE: &str = "wan";
 pub(super) const MEND: &str =
     "flush set inet convoy_router cut4\nflush set inet convoy_router cut6\n";
 
-/// How a router translates addresses of IPv4; those of IPv6 it never does.
+/// The translation of IPv4 addresses by a router, which never translates those of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nat {
     /// Routes, and filters nothing.

@@ -12,7 +12,7 @@ use super::probe::{BYTES, KEPT, LAST, prepare};
 use super::scope::Scope;
 use crate::error::{Doing as _, LabError};
 
-/// How often an idle answerer checks whether to end.
+/// Interval at which an idle answerer checks whether to end.
 const END_CHECK: Duration = Duration::from_millis(250);
 /// Limit of a thread's finished connections kept open for their clients to close. The answerer does not wait, since a
 /// client's reset may be lost.

@@ -14,7 +14,7 @@ use super::protocol::{Hello, Job, PROTOCOL};
 use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How far a job may exceed its schedule.
+/// Time by which a job may exceed its schedule.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -23,15 +23,15 @@ const NOT_LAST: u8 = 0;
 pub(super) const KEPT: u8 = 2;
 /// Time between probes.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// How long to wait for the last probes: queues under load can take a second.
+/// Time to wait for the last probes: queues under load can take a second.
 const LAST_PROBE_PATIENCE: Duration = Duration::from_secs(1);
-/// How often a prober without answers checks the clock.
+/// Interval at which a prober without answers checks the clock.
 const END_CHECK: Duration = Duration::from_millis(100);
 /// A UDP request without an answer after this time is lost.
 const LOST: Duration = Duration::from_millis(250);
 /// A connection that is silent for this long is broken.
 const BROKEN: Duration = Duration::from_secs(5);
-/// How long the connections to keep may take.
+/// Time limit for opening the connections to keep.
 const HOLDING: Duration = Duration::from_secs(6);
 
 /// Sends one probe per interval and reports the round-trip times.

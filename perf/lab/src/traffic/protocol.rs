@@ -111,7 +111,7 @@ impl UdpLoad {
     }
 }
 
-/// How a request of 32 bytes and its answer travel; one is in flight at a time, if
+/// The transport of a request of 32 bytes and its answer; one is in flight at a time, if
 /// nothing else is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exchange {

@@ -15,9 +15,9 @@ use super::{Direction, TcpLoad, TcpReport, socks};
 use crate::error::{Doing as _, LabError};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a stalled stream checks the clock.
+/// Interval at which a stalled stream checks the clock.
 const STALL_CHECK: Duration = Duration::from_millis(100);
-/// How far past its schedule a sender waits for the receiver to close.
+/// Time past its schedule for which a sender waits for the receiver to close.
 const GRACE: Duration = Duration::from_secs(2);
 /// Size of one read or write: larger than a super-packet (64 KiB), so that the kernel cuts several from it.
 const BLOCK: usize = 256 * 1024;

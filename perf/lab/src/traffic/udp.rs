@@ -21,7 +21,7 @@ use pace::Pace;
 
 /// Share of its schedule that a sender must send in time to have held the rate.
 const HELD: f64 = 0.99;
-/// How far past its schedule a sender continues, to make up for its last wake-up.
+/// Time past its schedule for which a sender continues, to make up for its last wake-up.
 const GRACE: Duration = Duration::from_millis(2);
 
 /// Sends or receives one flow.

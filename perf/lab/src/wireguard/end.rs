@@ -13,7 +13,7 @@ const INTERFACE: &str = "wg0";
 /// The UDP port of every end.
 const PORT: u16 = 51_820;
 
-/// Which IP version carries the tunnel.
+/// The IP version that carries a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Underlay {
     /// IPv4.

@@ -18,7 +18,7 @@ const FIRST_IDLE_V6: Ipv6Addr = Ipv6Addr::new(0xfd08, 0, 0, 1, 0, 0, 0, 0);
 /// The shape of a [`Tunnel`].
 #[derive(Clone, Copy, Debug)]
 pub struct TunnelOptions {
-    /// Which IP version carries the tunnel.
+    /// The IP version that carries the tunnel.
     pub underlay: Underlay,
     /// The MTU of the cable in bytes.
     pub cable_mtu: u32,

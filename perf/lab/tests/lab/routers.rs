@@ -9,7 +9,7 @@ use convoy_lab::{
     Joined, Lab, Namespace, Nat, Router, RouterOptions, require_programs, require_root_lab,
 };
 
-/// How long a packet may take that is expected to arrive, and how long one is awaited that is not.
+/// Time limits for a packet that is expected to arrive, and for one that is not.
 const ARRIVES: Duration = Duration::from_secs(5);
 const STAYS_AWAY: Duration = Duration::from_millis(200);
 

@@ -15,7 +15,7 @@ const REFUSALS: [&str; 5] = [
     "eperm",
 ];
 
-/// Which part of a profile a setting hides, with the fix; `None` if nothing is hidden.
+/// Names the part of a profile that a setting hides, with the fix; `None` if nothing is hidden.
 pub(super) fn note() -> Option<String> {
     let is_root = geteuid().is_root();
     let paranoid = setting("perf_event_paranoid");

@@ -16,7 +16,7 @@ pub(super) const TEXT: &str = "profile.perf";
 /// The best event first. Virtual machines often have no cycle counter.
 const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
 
-/// How to record on this machine.
+/// The means to record on this machine.
 #[derive(Debug, Clone)]
 pub(super) struct Recorder {
     event: &'static str,

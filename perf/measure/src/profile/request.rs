@@ -8,7 +8,7 @@ use std::{
 use convoy_lab::Pid;
 use nix::sys::signal::{Signal, kill};
 
-/// How long a daemon may take to answer.
+/// Time limit for a daemon's answer.
 const TIME: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -26,7 +26,7 @@ pub(super) const UNKNOWN: &str = "[unknown]";
 const TRUNCATED: &str = "the text ends in the middle of a sample: it is truncated";
 const EMPTY: &str = "the text ends without a sample: nothing ran while it was recorded";
 
-/// How often each stack was seen.
+/// Counts of stacks.
 ///
 /// A stack is the thread's name and its functions from the outermost one on, separated by semicolons: the
 /// input format of flame graphs.

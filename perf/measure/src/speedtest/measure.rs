@@ -19,11 +19,11 @@ use super::{
 use crate::{Error, error::Step as _};
 
 const WARMUP: Duration = Duration::from_millis(500);
-/// How long to measure the latency without load.
+/// Duration of measuring the latency without load.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long to measure the latency under TCP, after counting its throughput.
+/// Duration of measuring the latency under TCP, after counting its throughput.
 const LOADED: Duration = Duration::from_secs(2);
-/// How long before the load probing ends.
+/// Time by which probing ends before the load.
 const PING_MARGIN: Duration = Duration::from_millis(200);
 /// Length of a UDP probe; the confirmation takes as long as a TCP run.
 const PROBE: Duration = Duration::from_millis(800);

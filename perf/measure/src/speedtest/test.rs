@@ -9,7 +9,7 @@ use crate::Error;
 /// MTUs of a tunnel in bytes: from the packet size that every host must accept (RFC 791) up to the one whose
 /// datagrams have 65,535 bytes.
 pub(super) const MTUS: RangeInclusive<i64> = 576..=65_455;
-/// Of IPv4 and UDP, in bytes.
+/// Headers of IPv4 and UDP, in bytes.
 const HEADERS: usize = 20 + 8;
 const STREAMS: RangeInclusive<u32> = 1..=64;
 /// The smallest payload holds a packet's number; the largest fits the largest MTU.

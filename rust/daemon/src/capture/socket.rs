@@ -136,7 +136,7 @@ impl PacketSocket {
         if_nametoindex(self.interface.as_str()) == Ok(self.index)
     }
 
-    /// How many packets were lost since the last call because the buffer was full.
+    /// Returns the number of packets lost since the last call because the buffer was full.
     pub(super) fn dropped(&self) -> u64 {
         let statistics = getsockopt(&self.socket, PacketStatistics);
         statistics.map_or(0, |it| it.tp_drops.into())

@@ -20,7 +20,7 @@ use super::{
 /// The most connections that wait; a further one replaces the oldest.
 const MOST: usize = 8;
 
-/// How long a newcomer may take to introduce itself.
+/// Time limit for a newcomer to introduce itself.
 const INTRODUCTION_TIME: Duration = Duration::from_secs(5);
 
 /// Supervisors that have connected, oldest first.

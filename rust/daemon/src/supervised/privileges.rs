@@ -28,7 +28,7 @@ use tracing::debug;
 
 use super::descriptors;
 
-/// How long to wait for a supervisor, and for its answer.
+/// Time limit for a supervisor to come, and for its answer.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// Longest message in bytes.

@@ -18,10 +18,10 @@ use tracing::{debug, warn};
 use super::protocol::ToSupervisor;
 use convoy_uapi::{Control, Refused};
 
-/// How long a change waits for the supervisor's answer.
+/// Time for which a change waits for the supervisor's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// How long another mark waits for the next supervisor if there is none, for example during an upgrade.
+/// Time for which another mark waits for the next supervisor if there is none, for example during an upgrade.
 const NEXT_TIME: Duration = Duration::from_secs(2);
 
 /// The most questions that wait: as many as there are UAPI clients.
@@ -94,7 +94,7 @@ impl<T: Control> Control for Consenting<T> {
     }
 }
 
-/// Which process supervises the tunnel now, if any.
+/// The process that supervises the tunnel now, if any.
 #[derive(Clone, Debug)]
 pub(super) struct Supervisor(Arc<AtomicI32>);
 

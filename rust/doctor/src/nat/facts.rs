@@ -23,7 +23,7 @@ pub(super) struct Asked {
     pub(super) answer: Answer,
 }
 
-/// How a server answered.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It saw the socket at `outside`.

@@ -18,7 +18,7 @@ const MAPPING: &str = "nat-mapping";
 const ADD_SERVERS: &str = "Name two servers at different addresses, by `--stun HOST[:PORT]` or by lines `#convoy: Stun \
      = HOST[:PORT]` under [Interface] of the tunnel's file.";
 
-/// How the network treats the sockets of one family.
+/// The network's treatment of the sockets of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// No server answered.

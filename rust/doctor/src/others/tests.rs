@@ -5,7 +5,7 @@ use crate::finding::Severity;
 
 const MARK: u32 = 51_820;
 
-/// What every host has, and what Convoy adds for a default route.
+/// Rules that every host has, and those that Convoy adds for a default route.
 const KERNELS: [Rule; 3] = [rule(0, LOCAL_TABLE), rule(32_766, 254), rule(32_767, 253)];
 const OURS: [Rule; 2] = [
     Rule {

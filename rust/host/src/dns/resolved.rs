@@ -12,7 +12,7 @@ const NAME: &str = "org.freedesktop.resolve1";
 const PATH: &str = "/org/freedesktop/resolve1";
 const MANAGER: &str = "org.freedesktop.resolve1.Manager";
 
-/// How long a call may take.
+/// Time limit for a call.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Yields whenever systemd-resolved has started again.

@@ -1,4 +1,4 @@
-//! Which of IPv4 and IPv6 go through the tunnel, and which leave outside.
+//! The families, IPv4 and IPv6, that go through the tunnel, and those that leave outside.
 
 use std::{fs, path::Path};
 

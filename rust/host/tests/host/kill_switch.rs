@@ -19,7 +19,7 @@ use crate::scene::{PATIENCE, Scene, everything, until, watch_until};
 
 const MARK: u32 = 51820;
 
-/// How long a kill switch may be open that another program has removed, on a machine that is busy with other tests.
+/// Time for which a kill switch that another program has removed may be open, beside other tests.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// The port of DHCP servers.

@@ -7,7 +7,7 @@ use convoy_lab::{Lab, Namespace, Turn, eventually, require_programs, require_roo
 use tempfile::TempDir;
 use tokio::{task::yield_now, time::Instant};
 
-/// How long anything may take.
+/// Time limit for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {

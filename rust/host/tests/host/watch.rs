@@ -1,4 +1,4 @@
-//! What others remove comes back; what happens to the interface is reported.
+//! Tests that what others remove comes back, and that events of the interface are reported.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What a user may choose: the format of the log, and its level.
+//! Choices of a user: the format of the log, and its level.
 
 #[cfg(feature = "clap")]
 use clap::ValueEnum;

@@ -1,4 +1,4 @@
-//! Which events are logged.
+//! A filter for the events that are logged.
 
 use std::env;
 

@@ -189,7 +189,7 @@ fn read(query: &Message, over: Over) -> Result<Question, Rejected> {
     Question::read(&query.to_vec().unwrap(), over)
 }
 
-/// That many addresses.
+/// Returns this many addresses.
 pub(super) fn found(question: &Question, count: usize) -> Lookup {
     let record = |index| {
         let address = A(std::net::Ipv4Addr::from_bits(index as u32));

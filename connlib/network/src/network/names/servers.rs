@@ -19,7 +19,7 @@ use hickory_resolver::{
 };
 use tokio::time::{Instant, timeout};
 
-/// How long a server may take to answer before the next one is asked.
+/// Time for a server's answer before the next one is asked.
 const PATIENCE: Duration = Duration::from_millis(2_500);
 /// How often all servers are asked, as queries and answers may be lost.
 const ROUNDS: u32 = 2;

@@ -23,13 +23,13 @@ pub(super) struct Connection {
     first: u32,
     first_of_stack: Option<u32>,
     pub(super) stream: Option<Stream>,
-    /// Of the peer's stream: its length, what the stack has acknowledged and makes room for, and what was read of it.
+    /// The peer's stream: its length, what the stack has acknowledged and makes room for, and what was read of it.
     length: usize,
     acknowledged: usize,
     room: usize,
     read: usize,
     has_read_end: bool,
-    /// Of the stack's stream: what was written, what has arrived, and the highest position that it may send.
+    /// The stack's stream: what was written, what has arrived, and the highest position that it may send.
     written: usize,
     is_shut: bool,
     arrived: usize,
@@ -105,7 +105,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the stack does not have yet.
+    /// Sends what the stack does not have yet.
     pub(super) fn send_rest(&mut self, wire: &Wire) {
         let acknowledged = self.acknowledgement(self.arrived);
         self.limit = self.limit.max(self.arrived + usize::from(u16::MAX));

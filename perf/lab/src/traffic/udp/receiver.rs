@@ -16,13 +16,13 @@ const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 const ROOMY_BYTES: usize = 4 * 1024 * 1024;
 /// Pause after reading everything: a wake-up per packet would take CPU time from the tunnel under test.
 const NAP: Duration = Duration::from_micros(500);
-/// How often a receiver without packets checks the clock.
+/// Interval at which a receiver without packets checks the clock.
 const END_CHECK: Duration = Duration::from_millis(100);
-/// How long to wait for the first packet.
+/// Time limit for the first packet.
 const FIRST_PACKET_PATIENCE: Duration = Duration::from_secs(5);
 /// A flow has ended if its schedule is over and it has been silent for this long.
 const SILENCE: Duration = Duration::from_millis(300);
-/// How long after the schedule's end to accept packets that waited in queues.
+/// Time after the schedule's end in which packets that waited in queues still count.
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests a receive buffer for times in which the receiver gets no CPU: as root as large as is useful,

@@ -29,7 +29,7 @@ struct Section {
     /// By position in [`KEYS`].
     values: BTreeMap<usize, String>,
     allowed_ips: Vec<String>,
-    /// How many of them a later line has revoked.
+    /// Number of them that a later line has revoked.
     revoked: usize,
 }
 
