@@ -323,6 +323,7 @@ mod tests {
                 "convoy-daemon",
                 "convoy-host",
                 "convoy-lifecycle",
+                "convoy-portmap",
                 "convoy-process",
                 "convoy-proto",
                 "convoy-report",
