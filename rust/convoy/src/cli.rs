@@ -1,6 +1,10 @@
 //! The command line: lists the commands, whose arguments are declared beside them. Only [`crate::run`] reads it.
 
 use clap::{Parser, Subcommand};
+use convoy_client::{
+    args::{DownArgs, EventsArgs, PauseArgs, ReloadArgs, ResumeArgs, StatusArgs, UpArgs},
+    log::LogArgs,
+};
 use convoy_keeper::{privileges::TunnelProcessArgs, tunnel::STEP};
 use convoy_metrics::DaemonArgs;
 use convoy_rootless::{
@@ -13,10 +17,6 @@ use convoy_stats::StatsArgs;
 use crate::{
     capture::CaptureArgs,
     check::CheckArgs,
-    client::{
-        args::{DownArgs, EventsArgs, PauseArgs, ReloadArgs, ResumeArgs, StatusArgs, UpArgs},
-        log::LogArgs,
-    },
     daemon::args::DeviceName,
     doctor::{DoctorArgs, probes},
     documents::{self, GenerateDocumentsArgs},

@@ -8,18 +8,19 @@ use std::{
     process::ExitCode,
 };
 
+use convoy_client::status;
 use convoy_config::{Config, InterfaceName, KillSwitch};
+use convoy_daemon::places;
 use convoy_desired::{
     FIRST_MARK, configured_mark, desired,
     foresight::{foresee, held_servers},
 };
 use convoy_doctor::{Diagnosis, Planned, Program, Standing, Subject, examine, examine_nat};
 use convoy_endpoints::Outside;
+use convoy_host::owner;
 use convoy_report::Condition;
 use convoy_rootless::holder;
 use tokio::runtime::Runtime;
-
-use crate::client::{owner, places, status};
 
 pub(crate) use args::DoctorArgs;
 pub(crate) use convoy_doctor::probes;

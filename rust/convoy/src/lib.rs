@@ -4,7 +4,6 @@
 
 mod check;
 mod cli;
-mod client;
 mod doctor;
 mod documents;
 mod help;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
 use convoy_daemon::{self as daemon, capture};
-use convoy_process::{self as process, background, logging, own_files, panics, paragraph, socket};
+use convoy_process::{self as process, logging, paragraph};
 
 use cli::{Cli, Command};
 
@@ -30,23 +29,23 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     close_callers_descriptors(cli.command.as_ref());
     let outcome = match (cli.command, cli.interface) {
-        (Some(Command::Up(args)), _) => client::up::start(&args),
-        (Some(Command::Down(args)), _) => client::down::run(&args),
+        (Some(Command::Up(args)), _) => convoy_client::up::start(&args),
+        (Some(Command::Down(args)), _) => convoy_client::down::run(&args),
         (Some(Command::Exec(args)), _) => return convoy_rootless::exec::run(&args),
         (Some(Command::ExecSupervisor(args)), _) => convoy_rootless::exec::supervise(&args),
         (Some(Command::NamespaceHolder), _) => convoy_rootless::exec::hold(),
         (Some(Command::Forward(args)), _) => convoy_rootless::forward::run(&args),
         (Some(Command::Import(args)), _) => convoy_rootless::forward::import(&args),
-        (Some(Command::Reload(args)), _) => client::requests::reload(&args),
-        (Some(Command::Status(args)), _) => match client::status::run(&args) {
+        (Some(Command::Reload(args)), _) => convoy_client::requests::reload(&args),
+        (Some(Command::Status(args)), _) => match convoy_client::status::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        (Some(Command::Events(args)), _) => client::follow::run(&args),
+        (Some(Command::Events(args)), _) => convoy_client::follow::run(&args),
         (Some(Command::Capture(args)), _) => capture::run(&args),
-        (Some(Command::Pause(args)), _) => client::requests::pause(&args),
-        (Some(Command::Resume(args)), _) => client::requests::resume(&args),
-        (Some(Command::Log(args)), _) => client::log::run(&args),
+        (Some(Command::Pause(args)), _) => convoy_client::requests::pause(&args),
+        (Some(Command::Resume(args)), _) => convoy_client::requests::resume(&args),
+        (Some(Command::Log(args)), _) => convoy_client::log::run(&args),
         (Some(Command::Check(args)), _) => check::run(&args),
         (Some(Command::Doctor(args)), _) => match doctor::run(&args) {
             Ok(code) => return code,

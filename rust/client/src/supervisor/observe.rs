@@ -6,7 +6,7 @@ use convoy_lifecycle::State;
 use convoy_metrics::Client;
 
 use super::Supervisor;
-use crate::client::port_forward::for_hooks;
+use crate::port_forward::for_hooks;
 
 impl Supervisor {
     /// Returns what its tunnel's process does not know.

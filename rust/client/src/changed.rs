@@ -3,11 +3,12 @@
 use std::fs;
 
 use convoy_config::{Config, Given};
+use convoy_daemon::places;
 use convoy_desired::configuration_of;
 use convoy_uapi::listing::RunningDevice;
 use tracing::warn;
 
-use super::{places, state};
+use super::state;
 
 /// A tunnel at one moment, and what its file had given it.
 #[derive(Debug)]

@@ -11,26 +11,26 @@
 //!
 //! Either process can be killed: a new supervisor takes the tunnel over, a new tunnel gets the interface that the
 //! supervisor has kept. What both leave, `convoy down` or the next `convoy up` undoes.
+//!
+//! The program calls it, a module for each command. Here alone a supervisor changes the host, and only through
+//! `convoy_host`, whose journal undoes it. It moves no packets, and reads the keys of a configuration only to hand them
+//! to the tunnel.
 
-pub(crate) mod args;
-pub(crate) mod changed;
-pub(crate) mod down;
-pub(crate) mod follow;
+pub mod args;
+mod changed;
+pub mod down;
+pub mod follow;
 mod hooks;
 mod lock;
-pub(crate) mod log;
+pub mod log;
 mod metrics;
 mod port_forward;
 mod port_map;
-pub(crate) mod requests;
+pub mod requests;
 mod save;
 mod state;
-pub(crate) mod status;
+pub mod status;
 mod supervisor;
 mod take_down;
-pub(crate) mod up;
+pub mod up;
 mod wg_quick;
-
-pub(crate) use convoy_daemon::places;
-pub(crate) use convoy_host::owner;
-pub(crate) use convoy_process::terminal;

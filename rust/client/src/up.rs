@@ -10,28 +10,30 @@ use convoy_config::Config;
 use convoy_desired::{FIRST_MARK, reading};
 use convoy_host::{HostError, KillSwitch};
 use convoy_metrics::DaemonArgs;
+use convoy_process::{
+    self as process,
+    background::{self, Output, Parent},
+    logging,
+    own_files::OwnFiles,
+    panics,
+    terminal::Terminal,
+};
 use convoy_rootless as userspace;
 use convoy_supervision::notify;
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
-use super::{args::UpArgs, supervisor, terminal::Terminal};
-use crate::{
-    background::{self, Output, Parent},
-    logging,
-    own_files::OwnFiles,
-    panics, process,
-};
+use super::{args::UpArgs, supervisor};
 
 /// Wishes of the command line.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The configuration's absolute path.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The program's absolute path, at which there may be another version later.
-    pub(crate) program: PathBuf,
-    pub(crate) config: Config,
-    pub(crate) daemon: DaemonArgs,
+    pub program: PathBuf,
+    pub config: Config,
+    pub daemon: DaemonArgs,
     /// Whether to take the interface over from wg-quick.
     pub(crate) adopts: bool,
     /// Where warnings and hooks write until the tunnel is up.
@@ -39,7 +41,7 @@ pub(crate) struct Wanted {
 }
 
 /// Brings a tunnel up in the background, or supervises it here until it ends.
-pub(crate) fn start(args: &UpArgs) -> anyhow::Result<()> {
+pub fn start(args: &UpArgs) -> anyhow::Result<()> {
     // Before the working directory changes.
     let path = std::path::absolute(convoy_config::path_of(&args.file))
         .context("cannot find the working directory")?;

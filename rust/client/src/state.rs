@@ -9,12 +9,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
+use convoy_daemon::places;
 use convoy_path_mtu::NotedPath;
 use convoy_portmap::{ForwardedPort, Mapping};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use tracing::warn;
-
-use super::places;
 
 /// Version of the format.
 const VERSION: u32 = 1;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
+use convoy_daemon::places;
 use convoy_keeper::tunnel;
+use convoy_process::logging::{LogLevel, say};
 use convoy_supervision::control::{AskError, Reply, Request, ask};
 
-use super::places;
-use crate::{logging::LogLevel, logging::say};
-pub(crate) use args::LogArgs;
+pub use args::LogArgs;
 
 /// Asks the supervisor, or without one the daemon itself.
-pub(crate) fn run(args: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &LogArgs) -> anyhow::Result<()> {
     let name = places::name_of(&args.name)?;
     let request = Request::Log {
         level: args.level,

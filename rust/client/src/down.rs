@@ -4,8 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use convoy_config::{Config, InterfaceName};
+use convoy_daemon::places;
 use convoy_host::{HostError, open_kill_switch};
 use convoy_lifecycle as lifecycle;
+use convoy_process::logging::{self, LogFormat, say};
 use convoy_rootless as userspace;
 use convoy_supervision::{
     Life, Outside,
@@ -13,11 +15,10 @@ use convoy_supervision::{
 };
 use tracing::warn;
 
-use super::{args::DownArgs, lock::lock, places, state::State, take_down::Remains};
-use crate::logging::{self, LogFormat, say};
+use super::{args::DownArgs, lock::lock, state::State, take_down::Remains};
 
 /// Takes tunnels down.
-pub(crate) fn run(args: &DownArgs) -> anyhow::Result<()> {
+pub fn run(args: &DownArgs) -> anyhow::Result<()> {
     if logging::is_requested() {
         logging::init(LogFormat::Text, None)?;
     }

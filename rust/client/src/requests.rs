@@ -3,28 +3,26 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use convoy_daemon::places;
+use convoy_process::logging::say;
 use convoy_rootless as userspace;
 use convoy_supervision::control::{AskError, Reply, Request, ask};
 
-use super::{
-    args::{PauseArgs, ReloadArgs, ResumeArgs},
-    places,
-};
-use crate::logging::say;
+use super::args::{PauseArgs, ReloadArgs, ResumeArgs};
 
 /// Applies the changes in a tunnel's files.
-pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
+pub fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
     request(&args.name, &Request::Reload)
 }
 
 /// Lets packets out beside the tunnel for a time.
-pub(crate) fn pause(args: &PauseArgs) -> anyhow::Result<()> {
+pub fn pause(args: &PauseArgs) -> anyhow::Result<()> {
     let seconds = args.time.as_secs();
     request(&args.name, &Request::Pause { seconds })
 }
 
 /// Ends a pause.
-pub(crate) fn resume(args: &ResumeArgs) -> anyhow::Result<()> {
+pub fn resume(args: &ResumeArgs) -> anyhow::Result<()> {
     request(&args.name, &Request::Resume)
 }
 

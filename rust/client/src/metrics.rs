@@ -10,14 +10,13 @@ use anyhow::Context;
 use convoy_config::InterfaceName;
 use convoy_keeper::tunnel;
 use convoy_metrics::{self as metrics, Client, DaemonArgs, Listening, Observation, Pause, Source};
+use convoy_process::socket::SocketFile;
 use tokio::{
     sync::{mpsc, oneshot},
     task::AbortHandle,
     time::{Instant, sleep_until, timeout},
 };
 use tracing::error;
-
-use crate::socket::SocketFile;
 
 /// How long the supervisor may take to answer: it may be changing the host.
 const PATIENCE: Duration = Duration::from_secs(4);

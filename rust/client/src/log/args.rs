@@ -3,8 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use convoy_process::logging::LogLevel;
 
-use crate::{client::args::time, logging::LogLevel};
+use crate::args::time;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -23,7 +24,7 @@ Exit status:
 /// The arguments of `convoy log`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct LogArgs {
+pub struct LogArgs {
     /// The interface, or its configuration file
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: PathBuf,

@@ -1,4 +1,4 @@
-//! The steps on the way up. What a failed step leaves, [`take_down`](crate::client::take_down) undoes.
+//! The steps on the way up. What a failed step leaves, [`take_down`](crate::take_down) undoes.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,10 +8,15 @@ use convoy_desired::{
     FIRST_MARK, adoption, configured_mark, desired, directs::Directs, kill_switch, whole,
 };
 use convoy_endpoints::Addresses;
-use convoy_host::{Applied, close_kill_switch};
+use convoy_host::{Applied, close_kill_switch, owner};
 use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::{Event, Former, Found, Moment, Start};
 use convoy_path_mtu::PathMtu;
+use convoy_process::{
+    background::Parent,
+    logging,
+    socket::{ENDING_PAUSE, ENDING_TIME},
+};
 use convoy_proto::noise::Identity;
 use convoy_report::Condition;
 use convoy_status::{line, seconds};
@@ -21,20 +26,14 @@ use tracing::info;
 
 use super::Supervisor;
 use crate::{
-    background::Parent,
-    client::{
-        changed::{self, Changed},
-        hooks::Hooks,
-        lock::lock,
-        owner,
-        port_forward::{PortForward, for_hooks},
-        port_map::PortMap,
-        state::State,
-        up::Wanted,
-        wg_quick,
-    },
-    logging,
-    socket::{ENDING_PAUSE, ENDING_TIME},
+    changed::{self, Changed},
+    hooks::Hooks,
+    lock::lock,
+    port_forward::{PortForward, for_hooks},
+    port_map::PortMap,
+    state::State,
+    up::Wanted,
+    wg_quick,
 };
 
 impl Supervisor {
@@ -149,7 +148,7 @@ impl Supervisor {
         if !owner::exists(&name) {
             return Ok(Event::Done(Vec::new()));
         }
-        let signs = owner::signs(&name, &crate::client::places::uapi(&name));
+        let signs = owner::signs(&name, &convoy_daemon::places::uapi(&name));
         if !self.adopts || !wg_quick::may_own(signs) {
             bail!(owner::refusal(&name, signs));
         }

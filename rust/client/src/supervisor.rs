@@ -28,6 +28,7 @@ use std::{future::pending, net::IpAddr, path::PathBuf};
 
 use anyhow::anyhow;
 use convoy_config::{Config, InterfaceName};
+use convoy_daemon::places;
 use convoy_desired::directs::Directs;
 use convoy_endpoints::Addresses;
 use convoy_host::{Applied, Host};
@@ -35,6 +36,7 @@ use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::{self as lifecycle, Ending};
 use convoy_metrics::DaemonArgs;
 use convoy_path_mtu::PathMtu;
+use convoy_process::{background::Parent, logging, terminal::Terminal};
 use convoy_proto::config::PublicKey;
 use convoy_supervision::{
     Life, Outside,
@@ -48,15 +50,12 @@ use tracing::{info, warn};
 use super::{
     changed::Changed,
     metrics::Metrics,
-    places,
     port_forward::PortForward,
     port_map::PortMap,
     state::State,
     take_down::{Remains, stays},
-    terminal::Terminal,
     up::Wanted,
 };
-use crate::{background::Parent, logging};
 
 /// Brings the tunnel up, serves it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::Result<()> {

@@ -3,11 +3,10 @@
 use std::{os::unix::net::UnixStream, time::Instant};
 
 use convoy_config::InterfaceName;
+use convoy_daemon::places;
 use convoy_host::{Host, HostError, Options};
+use convoy_process::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
 use tokio::time::sleep;
-
-use super::places;
-use crate::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
 
 /// Locks `name` and takes over what earlier processes changed for it. Waits for a supervisor that was killed: the
 /// kernel releases its lock once all its threads have ended.

@@ -19,6 +19,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use convoy_config::{InterfaceName, Loaded};
+use convoy_daemon::places;
 use convoy_host::is_kill_switch_closed;
 use convoy_keeper::tunnel;
 use convoy_report::{Condition, QueryError, Report, STATUS_SCHEMA, Status, Statuses, query};
@@ -27,8 +28,8 @@ use convoy_status::{Known, configured_switch, describe, rates, seconds, text, wa
 use convoy_supervision::control::{AskError, Reply, Request, ask};
 use nix::unistd::geteuid;
 
-use super::{places, state::State};
-use crate::client::args::StatusArgs;
+use super::state::State;
+use crate::args::StatusArgs;
 
 /// As of `systemctl status`.
 const NOT_UP: u8 = 3;
@@ -40,7 +41,7 @@ const ASKED_AT_ONCE: usize = 16;
 const RATE_TIME: Duration = Duration::from_secs(1);
 
 /// Prints the status of one tunnel, or of all.
-pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if args.schema {
         io::stdout().lock().write_all(STATUS_SCHEMA.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         stdout.write_all(text.as_bytes())?;
     }
     for error in &unreadable {
-        crate::logging::say(&format!("convoy: {error:#}"));
+        convoy_process::logging::say(&format!("convoy: {error:#}"));
     }
     if !unreadable.is_empty() {
         return Ok(ExitCode::FAILURE);
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if is_up {
         return Ok(ExitCode::SUCCESS);
     }
-    crate::logging::say(&match name {
+    convoy_process::logging::say(&match name {
         Some(name) => format!("convoy: {name} is not up"),
         None => "convoy: no tunnel is up".to_owned(),
     });
@@ -150,7 +151,7 @@ fn all() -> Vec<(InterfaceName, PathBuf)> {
 }
 
 /// The status of one tunnel; `None` if it is not up.
-pub(crate) fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
+pub fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     status_at(name, &userspace::control(name))
 }
 

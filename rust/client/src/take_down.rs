@@ -9,10 +9,11 @@ use convoy_host::{Host, open_kill_switch};
 use convoy_keeper::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use convoy_portmap::{ForwardedPort, Mapping, withdraw, withdraw_port};
+use convoy_process::terminal::Terminal;
 use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{error, warn};
 
-use super::{hooks::Hooks, port_forward::for_hooks, save, state::State, terminal::Terminal};
+use super::{hooks::Hooks, port_forward::for_hooks, save, state::State};
 
 /// Returns what stays on the host after a tunnel with this configuration went down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use convoy_keeper::tunnel;
+use convoy_process::logging::{LogLevel, live};
 
 use super::Supervisor;
-use crate::logging::{LogLevel, live};
 
 impl Supervisor {
     /// Changes it where there is a log; returns where there is none.

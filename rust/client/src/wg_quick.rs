@@ -3,11 +3,10 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context, bail};
-use tokio::{process::Command, time::timeout};
-
-use super::places;
-use crate::socket::ensure_unused;
+use convoy_daemon::places;
 use convoy_host::owner::Signs;
+use convoy_process::socket::ensure_unused;
+use tokio::{process::Command, time::timeout};
 
 /// How long it may take, hooks included.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use convoy_keeper::KeptTunnel;
 use tracing::{debug, warn};
 
 use super::Supervisor;
-use crate::client::port_map::is_wanted;
+use crate::port_map::is_wanted;
 
 impl Supervisor {
     /// Begins or ends the forwarding of the tunnel's port, as the configuration wants it by now. Waits for no router.

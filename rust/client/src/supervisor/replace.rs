@@ -12,15 +12,16 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use convoy_daemon::places;
 use convoy_keeper::tunnel::arguments;
 use convoy_lifecycle::State;
 use convoy_metrics::{self as metrics, LISTENER};
+use convoy_process::{background::MARKER, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::{process::Command, time::timeout};
 use tracing::info;
 
 use super::Supervisor;
-use crate::{background::MARKER, client::places, socket};
 
 /// How long the new version may take to read the configuration.
 const CHECK_TIME: Duration = Duration::from_secs(10);

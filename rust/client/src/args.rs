@@ -118,13 +118,14 @@ meanwhile, as the kernel closes it. Time that the machine sleeps counts.";
 #[command(after_help = UP_AFTER_HELP)]
 // A client carries the packets of hosts that cannot know the tunnel's MTU.
 #[command(mut_arg("clamp_mss", |arg| arg.default_value("on")))]
-pub(crate) struct UpArgs {
+pub struct UpArgs {
     /// A configuration file, or NAME for /etc/wireguard/NAME.conf
     #[arg(value_name = "FILE|NAME")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
 
+    /// Switches of the tunnel's daemon.
     #[command(flatten)]
-    pub(crate) daemon: DaemonArgs,
+    pub daemon: DaemonArgs,
 
     /// Take the interface over if wg-quick has set it up
     ///
@@ -133,8 +134,9 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub(crate) adopt: bool,
 
+    /// Switches of a tunnel without root.
     #[command(flatten)]
-    pub(crate) userspace: UserspaceArgs,
+    pub userspace: UserspaceArgs,
 
     /// Close a persistent kill switch, as at boot before there is a network; do nothing else
     #[arg(long, hide = true, conflicts_with = "userspace")]
@@ -144,7 +146,7 @@ pub(crate) struct UpArgs {
 /// The arguments of `convoy down`.
 #[derive(Debug, Args)]
 #[command(after_help = DOWN_AFTER_HELP)]
-pub(crate) struct DownArgs {
+pub struct DownArgs {
     /// The interface, or its configuration file
     #[arg(value_name = "NAME|FILE", required_unless_present = "all")]
     pub(crate) name: Option<PathBuf>,
@@ -165,7 +167,7 @@ pub(crate) struct DownArgs {
 /// The arguments of `convoy reload`.
 #[derive(Debug, Args)]
 #[command(after_help = RELOAD_AFTER_HELP)]
-pub(crate) struct ReloadArgs {
+pub struct ReloadArgs {
     /// The interface, or its configuration file
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: PathBuf,
@@ -174,7 +176,7 @@ pub(crate) struct ReloadArgs {
 /// The arguments of `convoy status`.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_AFTER_HELP)]
-pub(crate) struct StatusArgs {
+pub struct StatusArgs {
     /// The interface, or its configuration file; all if absent
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: Option<PathBuf>,
@@ -199,7 +201,7 @@ pub(crate) struct StatusArgs {
 /// The arguments of `convoy events`.
 #[derive(Debug, Args)]
 #[command(after_help = EVENTS_AFTER_HELP)]
-pub(crate) struct EventsArgs {
+pub struct EventsArgs {
     /// The interface, or its configuration file; all if absent
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: Option<PathBuf>,
@@ -216,7 +218,7 @@ pub(crate) struct EventsArgs {
 /// The arguments of `convoy pause`.
 #[derive(Debug, Args)]
 #[command(after_help = PAUSE_AFTER_HELP)]
-pub(crate) struct PauseArgs {
+pub struct PauseArgs {
     /// The interface, or its configuration file
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: PathBuf,
@@ -228,7 +230,7 @@ pub(crate) struct PauseArgs {
 
 /// The arguments of `convoy resume`.
 #[derive(Debug, Args)]
-pub(crate) struct ResumeArgs {
+pub struct ResumeArgs {
     /// The interface, or its configuration file
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: PathBuf,

@@ -12,7 +12,7 @@ use convoy_supervision::events::What;
 use tracing::{debug, error, warn};
 
 use super::Supervisor;
-use crate::client::changed::Changed;
+use crate::changed::Changed;
 
 impl Supervisor {
     /// Starts due look-ups, and tells the tunnel and the host which addresses have changed.

@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 
 use super::Supervisor;
-use crate::client::port_forward::{Change, News, target};
+use crate::port_forward::{Change, News, target};
 
 impl Supervisor {
     /// Begins or ends to ask for a port, as the configuration wants it by now, and tells what has come of it. Waits for

@@ -12,6 +12,8 @@ use std::{
 
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
+use convoy_daemon::places;
+use convoy_process::logging::say;
 use convoy_supervision::{
     control::{Reply, Request},
     events::{Event, SCHEMA, What},
@@ -24,8 +26,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{args::EventsArgs, places};
-use crate::logging::say;
+use super::args::EventsArgs;
 use text::Line;
 use tunnel::Tunnel;
 
@@ -36,7 +37,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LINES: usize = 64;
 
 /// Prints events until it is interrupted, or nobody reads them.
-pub(crate) fn run(args: &EventsArgs) -> anyhow::Result<()> {
+pub fn run(args: &EventsArgs) -> anyhow::Result<()> {
     if args.schema {
         io::stdout().lock().write_all(SCHEMA.as_bytes())?;
         return Ok(());

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use convoy_host::{Event as HostEvent, Host, HostError};
+use convoy_host::{Event as HostEvent, Host, HostError, owner};
 use convoy_keeper::{KeptEvent, KeptTunnel, next_of};
 use convoy_lifecycle::{Effect, Event, Moment, State, Step};
 use convoy_path_mtu::Narrow;
@@ -10,10 +10,10 @@ use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{info, warn};
 
 use super::{Supervisor, react::answer};
-use crate::client::{
+use crate::{
     hooks::strays,
     metrics::{Question, next_question},
-    owner, port_forward,
+    port_forward,
 };
 
 /// Something that has happened to the tunnel or to its host.

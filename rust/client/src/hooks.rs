@@ -16,6 +16,7 @@ use std::{
 
 use convoy_config::{Config, Interface, Located, Untrusted, expand_hook};
 use convoy_lifecycle::Moment;
+use convoy_process::terminal::Terminal;
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -23,8 +24,6 @@ use nix::{
 use thiserror::Error;
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 use tracing::{debug, info};
-
-use super::terminal::Terminal;
 
 /// How long a hook may take.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
