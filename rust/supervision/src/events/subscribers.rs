@@ -7,7 +7,7 @@ use super::model::{Event, What};
 /// The most events queued for one subscriber. One that falls behind loses later events and learns how many.
 pub const QUEUE: usize = 256;
 
-/// All subscribers; `client::control` bounds their number.
+/// All subscribers; `control` bounds their number.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers(Vec<Subscriber>);
 
