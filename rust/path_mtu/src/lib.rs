@@ -2,18 +2,18 @@
 //!
 //! The host's MTU fits the routes to the endpoints (or is configured), but a path may carry less than its first link
 //! and drop what is larger without a word: large packets vanish, while small ones arrive. Echo requests to a host
-//! behind the peer find that out ([`probe`]), and the limit lowers the MTU. It is never raised because of silence.
+//! behind the peer find that out (`probe`), and the limit lowers the MTU. It is never raised because of silence.
 //!
 //! - **When**: after a peer's first answered handshake since the tunnel came up, was taken over or got another MTU,
 //!   since the peer got another endpoint, since the network changed and since the machine has slept. Not in a pause,
 //!   and never just because time has passed: an idle tunnel stays idle.
 //! - **How long a limit lasts**: until the network changes, or the peer's endpoints in the configuration, as that is
 //!   another path. Another supervisor that takes the tunnel over keeps it.
-//! - **Who is asked**: [`mod@targets`]. If nobody answers, nothing is known and nothing changes. Nor does anything
+//! - **Who is asked**: `targets`. If nobody answers, nothing is known and nothing changes. Nor does anything
 //!   without CAP_NET_RAW.
 //!
-//! A supervisor calls it: [`PathMtu`] tells it what to follow, and it tells what happened and lowers the MTU. This crate
-//! sends nothing but echo requests into the tunnel, and changes no MTU, route or file.
+//! A supervisor calls it: [`PathMtu`] says which peers' handshakes matter, and what limit has been found; the supervisor
+//! lowers the MTU. This crate sends nothing but echo requests into the tunnel, and changes no MTU, route or file.
 
 mod echo;
 mod probe;

@@ -12,7 +12,7 @@
 //! no go-between. The supervisor belongs to nobody: it ends, and with it everything else, once the command has ended.
 //!
 //! 1. [`run`] asks the supervisor that runs, or starts one, for the namespaces.
-//! 2. [`command`] enters them, gives up all privileges and executes the command.
+//! 2. `command` enters them, gives up all privileges and executes the command.
 //! 3. [`supervise`] keeps the tunnel meanwhile ([`crate`]).
 
 mod args;

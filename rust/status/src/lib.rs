@@ -1,6 +1,6 @@
 //! Tunnels' status: described from a report, and shown as text or on a terminal.
 //!
-//! [`describe`] makes a status of what a tunnel reports and what its configuration and the host add; [`text`] prints it
+//! [`describe()`] makes a status of what a tunnel reports and what its configuration and the host add; [`text`] prints it
 //! as `convoy status` does, [`watch`] shows it as it changes, and [`rates`] compares two looks.
 //!
 //! Supervisors describe themselves, and the client shows. It asks no supervisor and no tunnel: [`watch`] is told how to

@@ -302,7 +302,7 @@ pub enum AskError {
 }
 
 /// Asks the supervisor that listens at `path`, and waits for as long as it takes, but for its status only
-/// [`STATUS_TIME`]. One that dies meanwhile may still take connections for a moment.
+/// `STATUS_TIME`. One that dies meanwhile may still take connections for a moment.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
     let deadline = Instant::now() + DYING_TIME;
     let limit = matches!(request, Request::Status).then_some(STATUS_TIME);
