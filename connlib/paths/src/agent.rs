@@ -296,6 +296,7 @@ impl Agent {
                 false => self.drop_path(WhyNotDirect::Idle, now),
             }
         }
+        self.bury_path(now);
         if self.meeting_until.take_if(|at| *at <= now).is_some() {
             self.end_in_vain(now);
         }

@@ -34,6 +34,10 @@ const INTERVALS: [Duration; 4] = [
 /// Probes without a reply after which a path is silent, if the first of them has had the time below.
 const SILENCE: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Probes without a reply after which a relayed path is dead, if the first of them has had the time below: each end may
+/// use a relay of its own, so that what arrives tells nothing of the way back.
+const DEATH: usize = 6;
+const LAST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Tells the pairs of a peer apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +152,12 @@ impl Pair {
     pub(crate) fn is_silent(&self, now: Duration) -> bool {
         let time = now.saturating_sub(self.unanswered_since);
         self.unanswered >= SILENCE && time >= PATIENCE
+    }
+
+    /// Whether so many probes got no reply that the path leads nowhere.
+    pub(crate) fn is_dead(&self, now: Duration) -> bool {
+        let time = now.saturating_sub(self.unanswered_since);
+        self.unanswered >= DEATH && time >= LAST_PATIENCE
     }
 
     /// Begins a round; what an earlier one has told no longer counts.

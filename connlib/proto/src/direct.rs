@@ -44,7 +44,7 @@ pub(crate) struct Direct {
     pub(crate) agent: Agent,
     pub(crate) packets_by_hub: u64,
     /// The path that was reported last.
-    pub(crate) reported: Option<Result<SocketAddr, WhyNotDirect>>,
+    pub(crate) reported: Option<Result<(SocketAddr, CandidateKind), WhyNotDirect>>,
 }
 
 impl Directs {

@@ -223,7 +223,7 @@ impl Node {
         let is_keepalive = packet.is_empty();
         let admitted = match is_keepalive {
             true => Ok(None),
-            false => self.admit(id, packet, datagram, now),
+            false => self.admit(id, packet, (datagram, relay), now),
         };
         if let Ok(Some(len)) = admitted {
             sink.commit(n, len);
@@ -245,11 +245,11 @@ impl Node {
         &mut self,
         id: usize,
         padded: &mut [u8],
-        datagram: &Datagram<'_>,
+        (datagram, relay): (&Datagram<'_>, Option<RelayId>),
         now: Duration,
     ) -> Result<Option<usize>, DropReason> {
         let Some(len) = packet::length(padded) else {
-            return self.take_probe(id, padded, datagram, now);
+            return self.take_probe(id, padded, (datagram, relay), now);
         };
         let packet = &mut padded[..len];
         let source = packet::source(packet).ok_or(DropReason::InboundMalformed)?;

@@ -4,6 +4,7 @@
 //!   A ══ session with the hub ══ hub ══ session with the hub ══ B     data, until there is a direct path
 //!   A ── handshakes, candidates ─────────────────────────────── B     in UDP inside these sessions (`by_hub`)
 //!   A ════════════ session with B, on a direct path ═════════════ B   probes, then data
+//!   A ═══ TURN server ═══ the same session, where NATs allow no other ═ B
 //! ```
 //! Such a peer is a [`Peer`] like any other, but for three things. It is in no UAPI request or answer. It has an endpoint
 //! only while a direct path is up, which [`convoy_paths::Agent`] chooses: it never roams. Its prefixes are the hub's as
@@ -11,10 +12,11 @@
 
 mod agent;
 mod by_hub;
+mod relay;
 
 use std::time::Duration;
 
-use convoy_paths::{Agent, Event};
+use convoy_paths::Event;
 use convoy_types::{DirectPath, DirectPeer, DirectStatus, MAX_DIRECT_PEERS, WhyNotDirect};
 
 use crate::{
@@ -26,6 +28,7 @@ use crate::{
     noise::PeerKeys,
     peer::{Endpoint, Peer},
     randomness::Randomness,
+    relays::Relayed,
 };
 
 impl Node {
@@ -52,7 +55,7 @@ impl Node {
         }
         self.directs.stun.set_servers(&directs.stun, now);
         for peer in wanted {
-            self.set_direct(peer);
+            self.set_direct(peer, now);
         }
         self.overlay_prefixes();
         self.tell_candidates(now);
@@ -106,7 +109,7 @@ impl Node {
             return;
         }
         self.change_path(id, Event::Hub(WhyNotDirect::Idle), now);
-        let mut agent = Agent::new(seed(&mut self.randomness));
+        let mut agent = self.new_agent(now);
         agent.set_local(&self.directs.candidates(), now);
         if let Some(direct) = &mut self.peers[id].direct {
             direct.agent = agent;
@@ -126,7 +129,7 @@ impl Node {
         }
     }
 
-    fn set_direct(&mut self, wanted: &DirectPeer) {
+    fn set_direct(&mut self, wanted: &DirectPeer, now: Duration) {
         let key = wanted.public_key;
         let is_own = self
             .identity
@@ -139,13 +142,14 @@ impl Node {
             return;
         };
         let id = self.direct_id(&key).unwrap_or_else(|| {
+            let agent = self.new_agent(now);
             let mut peer = Box::new(Peer::new(key, 0));
             peer.direct = Some(Box::new(Direct {
                 hub_key: wanted.hub,
                 hub: self.by_key.get(&wanted.hub).copied(),
                 address,
                 allowed_ips: wanted.allowed_ips.clone(),
-                agent: Agent::new(seed(&mut self.randomness)),
+                agent,
                 packets_by_hub: 0,
                 reported: None,
             }));
@@ -230,9 +234,9 @@ impl Peer {
         })
     }
 
-    /// The endpoint of a path.
-    fn set_path(&mut self, endpoint: Option<Endpoint>) {
-        self.endpoint = endpoint;
+    /// Sets the endpoint of a path, and the relay that carries data to it, if one does.
+    fn set_path(&mut self, endpoint: Option<Endpoint>, relayed: Option<Relayed>) {
+        (self.endpoint, self.relayed) = (endpoint, relayed);
         self.path_limit = None;
         self.timers.allow_initiation();
     }

@@ -7,7 +7,7 @@
 //! - A peer is an ordinary one, and its endpoint stays its own address: `relayed` only says which way datagrams take.
 //!   What a server relays moves no endpoint.
 //! - Nothing is sent to an address that is not a peer's endpoint, whatever a server says: it relays by channels, and a
-//!   channel is bound to an endpoint alone.
+//!   channel is bound to an endpoint, or to an address at which a peer may be met (`meet/relay.rs`), alone.
 //! - A server is asked only once a peer needs it, the next one only when it fails, and the allocation is given back soon
 //!   after nobody needs it. While a peer is relayed, its handshakes also go directly, so that it returns.
 //! - Servers by streams get their frames by [`Node::poll_relay_frame`] and
@@ -69,6 +69,7 @@ impl Node {
             Some(_) => self.update_relays(now),
             None => self.forget_routes_by_relay(),
         }
+        self.allow_relays(now);
     }
 
     /// The state of the TURN servers.
@@ -117,6 +118,8 @@ impl Node {
             return;
         }
         match way {
+            // Its agent chooses the path.
+            _ if self.peers[id].direct.is_some() => {}
             Way::Hub(_) => {}
             Way::Wire => self.go_directly(id, now + LINGER, now),
             Way::Relay(relay) => self.go_by_relay(id, relay, now),
@@ -125,7 +128,7 @@ impl Node {
 
     /// Lets the peer be reached directly first, as nothing is known of the way to it.
     pub(crate) fn leave_relay(&mut self, id: usize, now: Duration) {
-        if self.relays.is_some() {
+        if self.relays.is_some() && self.peers[id].direct.is_none() {
             self.go_directly(id, now, now);
         }
     }
@@ -143,6 +146,7 @@ impl Node {
             return;
         };
         relays.users.clear();
+        relays.needs.clear();
         relays.frames.clear();
         let servers = std::mem::take(&mut relays.servers);
         for server in servers {
@@ -220,7 +224,7 @@ impl Node {
 
     fn forget_routes_by_relay(&mut self) {
         for (_, peer) in &mut self.peers {
-            if peer.relayed.take().is_some() {
+            if peer.direct.is_none() && peer.relayed.take().is_some() {
                 peer.path_limit = None;
                 self.followed.record_relay(peer.public_key, None);
             }

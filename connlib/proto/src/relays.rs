@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use convoy_turn::{ChannelNumber, HEADER_LEN, header};
+use convoy_turn::{ChannelNumber, HEADER_LEN, Phase, header};
 use convoy_types::{Destination, MAX_UDP_PAYLOAD, Relay};
 
 pub(crate) use server::Server;
@@ -42,12 +42,21 @@ pub struct RelayFrame {
     pub bytes: Bytes,
 }
 
+/// A peer that is met through a hub, and its addresses that a server is to reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DirectNeed {
+    pub(crate) peer: usize,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
 /// The TURN servers of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Relays {
     pub(crate) servers: Vec<Server>,
     /// Peers that need a server, and until when; `None` for as long as they say.
     pub(crate) users: BTreeMap<usize, Option<Duration>>,
+    /// Peers that are met through a hub, and need a server for that.
+    pub(crate) needs: Vec<DirectNeed>,
     pub(crate) frames: VecDeque<RelayFrame>,
     pub(crate) events: VecDeque<RelayEvent>,
     /// The number of servers so far.
@@ -93,10 +102,32 @@ impl Relays {
         self.servers.iter_mut().find(|it| it.id == id)
     }
 
+    /// The server that relays for peers which are met through a hub, and the address that it has given.
+    pub(crate) fn ready_for_directs(&self) -> Option<(RelayId, SocketAddr)> {
+        let mut servers = self.servers.iter().filter(|it| it.is_asked);
+        servers.find_map(|it| match it.client.phase() {
+            Phase::Ready(address) if address.is_ipv4() => Some((it.id, address)),
+            _ => None,
+        })
+    }
+
+    /// Whether datagrams to `to` pass this server.
+    pub(crate) fn reaches(&self, relay: RelayId, to: SocketAddr) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|it| it.id == relay && it.reaches(to))
+    }
+
+    /// The way to a peer's address by the server that relays for peers which are met through a hub.
+    pub(crate) fn route_of_direct(&self, to: SocketAddr) -> Option<Relayed> {
+        let (relay, _) = self.ready_for_directs()?;
+        let server = self.servers.iter().find(|it| it.id == relay)?;
+        Some(server.route_to(Some(to))).filter(|route| route.channel.is_some())
+    }
+
     /// Asks the first server while peers need one, and each further one once those before it have failed. Returns
     /// whether another is asked from now on.
     pub(crate) fn ask_next(&mut self) -> bool {
-        if self.users.is_empty() {
+        if self.users.is_empty() && self.needs.is_empty() {
             self.servers.iter_mut().for_each(|it| it.is_asked = false);
             return false;
         }

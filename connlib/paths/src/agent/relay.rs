@@ -51,7 +51,7 @@ impl Agent {
         self.relay.is_there = is_there;
         if !is_there {
             self.relay.needed_until = None;
-            self.set_relay(None, now);
+            let _ = self.set_relay(None, now);
         }
     }
 
@@ -68,11 +68,12 @@ impl Agent {
         wanted.map(|pair| pair.candidate.address)
     }
 
-    /// Sets the address that the relay has given to this side, or that it gives none any longer.
-    pub fn set_relay(&mut self, address: Option<SocketAddr>, now: Duration) {
+    /// Sets the address that the relay has given to this side, or that it gives none any longer. Returns whether that is
+    /// news.
+    pub fn set_relay(&mut self, address: Option<SocketAddr>, now: Duration) -> bool {
         let address = address.filter(SocketAddr::is_ipv4);
         if self.relay.address == address {
-            return;
+            return false;
         }
         let former = std::mem::replace(&mut self.relay.address, address);
         self.pairs.iter_mut().for_each(Pair::unbind);
@@ -83,23 +84,23 @@ impl Agent {
         // A peer that sends to the former address is to know, unless both have long been idle.
         let is_lost = former.is_some() && self.why != WhyNotDirect::Idle;
         self.tell_local(is_lost, now);
+        true
     }
 
-    /// Call when the relay has a channel to an address of the peer.
-    pub fn handle_channel(&mut self, remote: SocketAddr, now: Duration) {
+    /// Call when the relay has a channel to an address of the peer. Returns whether that is news.
+    pub fn handle_channel(&mut self, remote: SocketAddr, now: Duration) -> bool {
         let path = self.path_pair().cloned();
         let is_met = self.meeting_until.is_some() || path.is_some();
-        let Some(pair) = self.find(PathId::by_relay(remote)) else {
-            return;
+        let pair = self.find(PathId::by_relay(remote));
+        let Some(pair) = pair.filter(|pair| pair.reach == Reach::Asked) else {
+            return false;
         };
-        if pair.reach != Reach::Asked {
-            return;
-        }
         pair.reach = Reach::Bound;
         let may_win = path.is_none_or(|path| may_be_better(pair, &path, now));
         if is_met && may_win {
             pair.begin(now);
         }
+        true
     }
 
     /// Returns whether this side may answer what comes by the relay: the peer is reached by it.

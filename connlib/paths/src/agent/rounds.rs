@@ -184,8 +184,20 @@ impl Agent {
             return self.drop_path(WhyNotDirect::Idle, now);
         }
         self.keepalive = Some(now + KEEPALIVE);
-        if let Some(path) = self.path {
-            self.keep_pair(path, now);
+        let Some(pair) = self.path.and_then(|path| self.find(path)) else {
+            return;
+        };
+        match is_relayed(pair) {
+            true => pair.again(now),
+            false => pair.keep(now),
+        }
+    }
+
+    /// Drops a relayed path that has died.
+    pub(super) fn bury_path(&mut self, now: Duration) {
+        let is_dead = |pair: &Pair| is_relayed(pair) && pair.is_dead(now);
+        if self.path_pair().is_some_and(is_dead) {
+            self.drop_path(WhyNotDirect::Unanswered, now);
         }
     }
 

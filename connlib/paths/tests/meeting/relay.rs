@@ -45,7 +45,7 @@ impl Relay {
             self.asked = None;
             self.channels.clear();
             if std::mem::take(&mut self.is_given) {
-                agent.set_relay(None, now);
+                let _ = agent.set_relay(None, now);
             }
             return;
         }
@@ -80,12 +80,12 @@ impl Relay {
         }
         if !self.is_given && self.asked.is_some_and(|at| at + ANSWER <= now) {
             self.is_given = true;
-            agent.set_relay(Some(self.address), now);
+            let _ = agent.set_relay(Some(self.address), now);
             self.ask(agent, now);
         }
         for (remote, asked) in &mut self.channels {
             if asked.take_if(|at| *at + ANSWER <= now).is_some() {
-                agent.handle_channel(*remote, now);
+                let _ = agent.handle_channel(*remote, now);
             }
         }
     }
@@ -96,13 +96,19 @@ impl Relay {
         self.is_given = false;
         self.asked = None;
         self.channels.clear();
-        agent.set_relay(None, now);
+        let _ = agent.set_relay(None, now);
+    }
+
+    /// Dies without a word, as when its machine loses power.
+    pub fn fall_silent(&mut self) {
+        self.is_alive = false;
+        self.channels.clear();
     }
 
     /// Whether a datagram through a channel leaves the relay.
     pub fn sends_to(&mut self, remote: SocketAddr) -> bool {
         let is_bound = self.channels.contains(&(remote, None));
-        let is_sent = is_bound && self.is_given;
+        let is_sent = is_bound && self.is_given && self.is_alive;
         self.sent.extend(is_sent.then_some(remote));
         is_sent
     }
@@ -110,6 +116,8 @@ impl Relay {
     /// Whether a datagram from `remote` has permission to pass (RFC 8656 §9): ports do not matter.
     pub fn admits(&self, remote: SocketAddr) -> bool {
         let mut channels = self.channels.iter();
-        self.is_given && channels.any(|(it, asked)| asked.is_none() && it.ip() == remote.ip())
+        self.is_given
+            && self.is_alive
+            && channels.any(|(it, asked)| asked.is_none() && it.ip() == remote.ip())
     }
 }

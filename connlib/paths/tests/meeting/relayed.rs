@@ -93,6 +93,20 @@ fn a_relay_that_dies_gives_its_data_back_to_the_hub() {
 }
 
 #[test]
+fn a_relay_that_dies_without_a_word_is_noticed_within_half_a_minute() {
+    for relays in [&[0][..], &[0, 1]] {
+        let mut world = world(apart(Some(HARD), Some(HARD)), relays, 1);
+        world.talk(10 * SECOND);
+        world.must_be_direct("before");
+        for end in relays {
+            world.ends[*end].relay.as_mut().unwrap().fall_silent();
+        }
+        world.talk(30 * SECOND);
+        assert_eq!([0, 1].map(|end| world.ends[end].path), [None; 2]);
+    }
+}
+
+#[test]
 fn an_idle_pair_gives_the_relay_back_and_then_nothing_wakes() {
     let mut world = world(apart(Some(HARD), Some(HARD)), &[0, 1], 1);
     world.talk(10 * SECOND);

@@ -12,6 +12,7 @@ use crate::{
     messages::{DATA_HEADER, DATA_OVERHEAD, LONGEST_BY_HUB},
     node::Node,
     peer::Endpoint,
+    relays::RelayId,
     seams::PaddablePacket as _,
 };
 
@@ -76,12 +77,17 @@ impl Node {
         &mut self,
         id: usize,
         text: &[u8],
-        datagram: &Datagram<'_>,
+        (datagram, relay): (&Datagram<'_>, Option<RelayId>),
         now: Duration,
     ) -> Result<Option<usize>, DropReason> {
-        let origin = Origin::Direct {
-            remote: datagram.from,
-            local: datagram.arrival.map(|arrival| arrival.address),
+        let remote = datagram.from;
+        let origin = match relay {
+            None => Origin::Direct {
+                remote,
+                local: datagram.arrival.map(|arrival| arrival.address),
+            },
+            Some(relay) if self.is_relay_of_directs(relay) => Origin::Relay { remote },
+            Some(_) => return Err(DropReason::InboundRelayStranger),
         };
         self.take_message(id, text, origin, now).map(|()| None)
     }
@@ -137,9 +143,15 @@ impl Node {
             return;
         };
         let endpoint = self.peers[id].endpoint;
-        let path = endpoint.map(|endpoint| Origin::Direct {
-            remote: endpoint.address,
-            local: endpoint.source,
+        let is_relayed = self.peers[id].relayed.is_some();
+        let path = endpoint.map(|endpoint| match is_relayed {
+            true => Origin::Relay {
+                remote: endpoint.address,
+            },
+            false => Origin::Direct {
+                remote: endpoint.address,
+                local: endpoint.source,
+            },
         });
         for to in path.into_iter().chain([Origin::Hub]) {
             let message = Message::Leave;
@@ -188,7 +200,7 @@ impl Node {
     }
 
     /// Sends what the peer's agent has to send, and takes the path that it has chosen.
-    fn drive(&mut self, id: usize, now: Duration) {
+    pub(super) fn drive(&mut self, id: usize, now: Duration) {
         while let Some(direct) = self.peers[id].direct.as_deref_mut() {
             let budget = &mut self.directs.budget;
             let random = || self.randomness.number();
@@ -206,6 +218,7 @@ impl Node {
 
     /// Sees to it that the agents get their time, and that STUN servers are asked while one of them is at work.
     pub(super) fn arm_agents(&mut self, now: Duration) {
+        self.ask_relays(now);
         let peers = self.directs.by_key.values().map(|id| &self.peers[*id]);
         let agents = peers.filter_map(|peer| Some(&peer.direct.as_deref()?.agent));
         let next = agents.filter_map(convoy_paths::Agent::poll_timeout).min();
@@ -256,9 +269,7 @@ impl Node {
                 };
                 self.push_control(endpoint, datagram);
             }
-            Origin::Relay { .. } => {
-                self.counters.drops.add(DropReason::OutboundNoEndpoint, 1);
-            }
+            Origin::Relay { remote } => self.send_by_channel(remote, datagram),
         }
         if is_old {
             self.initiate(id, now, false);
@@ -268,12 +279,12 @@ impl Node {
     pub(super) fn change_path(&mut self, id: usize, event: Event, now: Duration) {
         let peer = &mut self.peers[id];
         let _span = tracing::debug_span!("peer", peer = %peer.public_key).entered();
-        let (endpoint, path) = match event {
+        let (endpoint, path, by_relay) = match event {
             Event::Direct {
                 remote,
                 local,
                 kind,
-                ..
+                by_relay,
             } => {
                 tracing::debug!(%remote, kind = kind.name(), "Data takes a direct path");
                 let endpoint = Endpoint {
@@ -285,14 +296,14 @@ impl Node {
                     kind,
                     round_trip: None,
                 };
-                (Some(endpoint), Ok(path))
+                (Some(endpoint), Ok(path), by_relay)
             }
             Event::Hub(why) => {
                 tracing::debug!(why = why.name(), "Data goes by the hub");
-                (None, Err(why))
+                (None, Err(why), false)
             }
         };
-        let news = Some(path.map(|path: DirectPath| path.remote));
+        let news = Some(path.map(|path: DirectPath| (path.remote, path.kind)));
         if let Some(direct) = peer.direct.as_deref_mut()
             && direct.reported != news
         {
@@ -300,8 +311,18 @@ impl Node {
             self.followed.record_path(peer.public_key, path);
         }
         let former = peer.address();
-        peer.set_path(endpoint);
+        let relays = self.relays.as_deref().filter(|_| by_relay);
+        let route = relays.and_then(|relays| relays.route_of_direct(endpoint?.address));
+        // Without its channel, data would leave from here.
+        let endpoint = endpoint.filter(|_| !by_relay || route.is_some());
+        let lost = peer
+            .relayed
+            .filter(|_| event == Event::Hub(WhyNotDirect::Unanswered));
+        peer.set_path(endpoint, route);
         self.by_address.peer_moved(id, former, peer.address());
+        if let Some(relayed) = lost {
+            self.doubt_relay(relayed, now);
+        }
         if endpoint.is_none() {
             self.hold_for_hub(id, now);
             if event == Event::Hub(WhyNotDirect::NoAnswer) {

@@ -8,7 +8,7 @@ use crate::{
     counters::DropReason,
     node::Node,
     peer::Endpoint,
-    relays::{RelayEvent, Relays, Server},
+    relays::{RelayEvent, RelayId, Relays, Server},
 };
 
 impl Node {
@@ -35,10 +35,9 @@ impl Node {
             return;
         };
         let users = relays.users.keys().filter_map(|id| self.peers.get(*id));
-        let endpoints: Vec<_> = users
-            .filter_map(|peer| peer.address())
-            .take(MAX_PEERS)
-            .collect();
+        let endpoints = users.filter_map(|peer| peer.address());
+        let needed = relays.needs.iter().flat_map(|it| &it.addresses);
+        let endpoints: Vec<_> = endpoints.chain(needed.copied()).take(MAX_PEERS).collect();
         relays.ask_next();
         for n in 0..relays.servers.len() {
             let is_asked = relays.servers[n].is_asked;
@@ -59,6 +58,30 @@ impl Node {
         let ends = relays.users.values().flatten().copied();
         self.deadlines.arm_relays(timeouts.chain(ends).min());
         self.relays = Some(relays);
+        if !self.directs.by_key.is_empty() {
+            self.tell_agents_of_relays(now);
+        }
+    }
+
+    /// Sends a message through the channel that a server has to `to`; returns whether it has one.
+    pub(crate) fn push_wrapped(
+        &mut self,
+        relays: &mut Relays,
+        relay: RelayId,
+        to: SocketAddr,
+        message: &[u8],
+    ) -> bool {
+        let Some(n) = relays.servers.iter().position(|it| it.id == relay) else {
+            return false;
+        };
+        let server = relays.servers.remove(n);
+        let channel = server.client.channel(to);
+        if let Some(channel) = channel {
+            let frame = [&header(channel, message.len()), message].concat();
+            self.send_to_server(relays, &server, &frame);
+        }
+        relays.servers.insert(n, server);
+        channel.is_some()
     }
 
     fn drive_server(&mut self, relays: &mut Relays, n: usize, now: Duration) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoy_turn::parse;
+use convoy_turn::{parse, parse_indication};
 use convoy_types::Datagram;
 
 use crate::{
@@ -95,6 +95,19 @@ impl Node {
             return Ok(Err(DropReason::InboundRelayStranger));
         };
         let Some((channel, bytes)) = parse(datagram.bytes) else {
+            if let Some((from, bytes)) = parse_indication(datagram.bytes) {
+                return self.take_indicated(
+                    relay,
+                    Datagram {
+                        bytes,
+                        from,
+                        ..datagram
+                    },
+                    now,
+                    batch,
+                    sink,
+                );
+            }
             server.client.handle_message(datagram.bytes, now);
             self.update_relays(now);
             return Ok(Ok(()));
@@ -110,6 +123,33 @@ impl Node {
             ecn: datagram.ecn,
         };
         self.take_wrapped(relay, relayed, now, batch, sink)
+    }
+
+    /// Takes a datagram of a peer without a channel: data in its session, as it tries addresses.
+    fn take_indicated<'a>(
+        &mut self,
+        relay: RelayId,
+        datagram: Datagram<'a>,
+        now: Duration,
+        batch: &mut Batch<'a>,
+        sink: &mut impl PacketSink,
+    ) -> Taken {
+        let is_data = datagram.bytes.first_chunk() == Some(&[4, 0, 0, 0]);
+        let is_needed = self.relays.as_ref().is_some_and(|it| !it.needs.is_empty());
+        if !is_data || !is_needed {
+            return Ok(Err(DropReason::InboundRelayStranger));
+        }
+        let arrival = None;
+        self.take_wrapped(
+            relay,
+            Datagram {
+                arrival,
+                ..datagram
+            },
+            now,
+            batch,
+            sink,
+        )
     }
 
     /// Takes a message of the peer at `datagram.from`.

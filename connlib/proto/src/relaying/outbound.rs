@@ -6,7 +6,7 @@ use crate::{
     counters::DropReason,
     messages::INITIATION,
     node::Node,
-    relays::{RelayId, Relays},
+    relays::{RelayId, Relayed, Relays},
 };
 
 impl Node {
@@ -24,9 +24,11 @@ impl Node {
     ) {
         let peer = &self.peers[id];
         let endpoint = peer.endpoint;
+        if peer.direct.is_some() {
+            return self.push_message(id, endpoint, message, now);
+        }
         let is_relayed = peer.relayed.is_some();
-        let may_relay = peer.direct.is_none() && endpoint.is_some();
-        let wants_relay = may_relay && (is_relayed || attempt > 0);
+        let wants_relay = endpoint.is_some() && (is_relayed || attempt > 0);
         let by_relay = wants_relay && self.wish_for_relay(id, now);
         let is_direct_turn = attempt == 0 || (attempt % 2 == 1) != is_relayed;
         match endpoint {
@@ -69,9 +71,23 @@ impl Node {
     /// Notes that data has left by the peer's relay.
     #[inline(never)]
     pub(crate) fn note_relayed(&mut self, id: usize, now: Duration) {
-        let relay = self.peers[id].relayed.map(|it| it.relay);
+        let peer = &self.peers[id];
+        // A direct peer may answer by a relay of its own; its agent notices if this one dies.
+        let relay = peer.relayed.filter(|_| peer.direct.is_none());
+        let relay = relay.map(|it| it.relay);
         if let (Some(relay), Some(relays)) = (relay, &mut self.relays)
             && let Some(server) = relays.server(relay)
+            && server.client.note_sent(now)
+        {
+            self.update_relays(now);
+        }
+    }
+
+    /// Asks the server of a path that has died whether it still has the allocation, unless something arrives by it soon.
+    #[cold]
+    pub(crate) fn doubt_relay(&mut self, relayed: Relayed, now: Duration) {
+        if let Some(relays) = &mut self.relays
+            && let Some(server) = relays.server(relayed.relay)
             && server.client.note_sent(now)
         {
             self.update_relays(now);

@@ -1,0 +1,375 @@
+//! Clients behind NATs, the hub, the TURN server, and time that the test advances.
+//!
+//! ```text
+//!   a 10.0.0.1   b 10.0.0.2   c 10.0.0.3     clients, each behind a NAT of its own at 203.0.113.1, .2 and .3
+//!          └────── internet ──────┘          hub 192.0.2.9, which forwards; TURN server 198.51.100.1
+//! ```
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
+
+use convoy_proto::{
+    Arrival, Datagram, DatagramSink, Destination, SinkFull, Staging,
+    config::{DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix, RelayState},
+};
+
+use crate::{
+    common::{Host, TestPacket, allow, ipv4},
+    server::{self, Server},
+};
+
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+pub(crate) const C: usize = 2;
+pub(crate) const HUB: usize = 3;
+
+/// How long a datagram is under way between two machines.
+const DELAY: Duration = Duration::from_millis(10);
+
+/// How a client's NAT maps; all admit only answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nat {
+    /// One port for all destinations.
+    Home,
+    /// A port for each destination.
+    Hard,
+}
+
+/// A datagram under way.
+#[derive(Clone, Debug)]
+struct Flying {
+    at: Duration,
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+/// Percent of datagrams that are lost and doubled, and the longest further delay in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) delay: u64,
+}
+
+/// Numbers that look random (xorshift).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) nats: [Nat; 3],
+    pub(crate) server: Server,
+    pub(crate) now: Duration,
+    pub(crate) weather: Weather,
+    pub(crate) dice: Dice,
+    /// Destinations of all datagrams of each client.
+    pub(crate) sent: [Vec<SocketAddr>; 3],
+    /// Further candidates that a client names, true or not.
+    pub(crate) named: [Vec<SocketAddr>; 3],
+    flying: VecDeque<Flying>,
+    /// The outer port of a client's datagrams, by destination if the NAT is hard.
+    ports: HashMap<(usize, Option<SocketAddr>), u16>,
+    /// The destinations to which a client has sent from an outer port.
+    opened: HashMap<(usize, u16), Vec<SocketAddr>>,
+}
+
+impl World {
+    /// Clients behind hard NATs, of which `users` know each other and `with_relay` the server.
+    pub(crate) fn new(users: &[usize], with_relay: &[usize]) -> Self {
+        let hosts: Vec<_> = [1, 2, 3, 9].map(Host::new).into();
+        let mut world = Self {
+            hosts,
+            nats: [Nat::Hard; 3],
+            server: Server::new(),
+            now: Duration::from_secs(10_000),
+            weather: Weather::default(),
+            dice: Dice(1),
+            sent: Default::default(),
+            named: Default::default(),
+            flying: VecDeque::new(),
+            ports: HashMap::new(),
+            opened: HashMap::new(),
+        };
+        for host in [A, B, C, HUB] {
+            world.configure(host);
+        }
+        for user in users {
+            let others: Vec<_> = users.iter().filter(|it| *it != user).copied().collect();
+            world.set_directs(*user, &others);
+        }
+        for client in with_relay {
+            world.give_relay(*client);
+        }
+        // The hub learns where the clients are.
+        for user in [A, B, C] {
+            world.send(user, HUB, b"hello");
+        }
+        world.pass(Duration::from_secs(1));
+        world.hosts[HUB].delivered.clear();
+        world
+    }
+
+    /// Gives a host its place, key and ordinary peers.
+    pub(crate) fn configure(&mut self, host: usize) {
+        let all: Vec<_> = self.hosts.iter().map(Host::as_peer).collect();
+        let peers = match host {
+            HUB => all[..HUB].to_vec(),
+            _ => vec![PeerUpdate {
+                endpoint: Some(([192, 0, 2, 9], 51820).into()),
+                allowed_ips: vec![allow([10, 0, 0, 0].into(), 24)],
+                persistent_keepalive: Some(25),
+                ..all[HUB].clone()
+            }],
+        };
+        let update = DeviceUpdate {
+            peers,
+            ..DeviceUpdate::default()
+        };
+        if host != HUB {
+            self.hosts[host].address = ([192, 168, host as u8 + 1, 2], 51820).into();
+        }
+        let now = self.now;
+        self.hosts[host].update(update, now);
+        self.hosts[host].node.set_port(51820, now);
+    }
+
+    pub(crate) fn give_relay(&mut self, client: usize) {
+        let now = self.now;
+        self.hosts[client].node.set_relays(&[server::relay()], now);
+        self.collect(client);
+    }
+
+    pub(crate) fn set_directs(&mut self, user: usize, others: &[usize]) {
+        // What a STUN server would see: of a hard NAT, the right address and a wrong port.
+        let mut mapped = self.named[user].clone();
+        mapped.push(self.outer(user, ([198, 51, 100, 9], 3478).into()));
+        let peers = others.iter().map(|other| DirectPeer {
+            public_key: self.hosts[*other].public_key(),
+            preshared_key: None,
+            hub: self.hosts[HUB].public_key(),
+            allowed_ips: vec![Prefix::host(self.hosts[*other].inner)],
+        });
+        let directs = Directs {
+            own: vec![self.hosts[user].inner],
+            peers: peers.collect(),
+            hosts: vec![self.hosts[user].address.ip()],
+            mapped,
+            stun: Vec::new(),
+        };
+        self.hosts[user].node.set_directs(&directs, self.now);
+        self.collect(user);
+    }
+
+    /// Gives a client another NAT, which knows nothing of former ports.
+    pub(crate) fn set_nat(&mut self, client: usize, nat: Nat) {
+        self.nats[client] = nat;
+        self.ports.retain(|(it, _), _| *it != client);
+        self.opened.retain(|(it, _), _| *it != client);
+    }
+
+    pub(crate) fn send(&mut self, from: usize, to: usize, text: &[u8]) {
+        let (source, destination) = (self.hosts[from].inner, self.hosts[to].inner);
+        self.send_packet(from, &ipv4(source, destination, text));
+    }
+
+    pub(crate) fn send_packet(&mut self, from: usize, packet: &[u8]) {
+        let mut sink = Sink(Vec::new());
+        let mut packet = TestPacket::new(packet);
+        let (node, now) = (&mut self.hosts[from].node, self.now);
+        let mut staging = Staging::default();
+        node.handle_outbound(&mut Some(&mut packet), now, &mut staging, &mut sink);
+        self.fly(from, sink.0);
+        self.collect(from);
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let due = self.hosts.iter().filter_map(|it| it.node.poll_timeout());
+            let arriving = self.flying.iter().map(|it| it.at);
+            let next = due.chain(arriving).min().filter(|at| *at <= end);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            for host in 0..self.hosts.len() {
+                self.hosts[host].tick(self.now);
+                self.collect(host);
+            }
+            while let Some(n) = self.flying.iter().position(|it| it.at <= self.now) {
+                let arrived = self.flying.remove(n).unwrap();
+                self.arrive(&arrived);
+            }
+        }
+        self.now = end;
+    }
+
+    /// Sends both ways every 100 ms; returns how many did not arrive.
+    pub(crate) fn lost(&mut self, one: usize, other: usize, time: Duration) -> usize {
+        let end = self.now + time;
+        let count =
+            |world: &Self| world.hosts[one].delivered.len() + world.hosts[other].delivered.len();
+        let (before, mut sent) = (count(self), 0);
+        while self.now < end {
+            self.send(one, other, b"data");
+            self.send(other, one, b"data");
+            sent += 2;
+            self.pass(Duration::from_millis(100));
+        }
+        // Those that were held before may have arrived, too.
+        (before + sent).saturating_sub(count(self))
+    }
+
+    /// The state of `other` at `host`.
+    pub(crate) fn status(&mut self, host: usize, other: usize) -> DirectStatus {
+        let key = self.hosts[other].public_key();
+        let snapshot = self.hosts[host].node.snapshot(self.now, SystemTime::now());
+        let mut directs = snapshot.directs.into_iter();
+        directs.find(|it| it.public_key == key).unwrap()
+    }
+
+    pub(crate) fn relay_state(&mut self, host: usize) -> RelayState {
+        let snapshot = self.hosts[host].node.snapshot(self.now, SystemTime::now());
+        snapshot.relays[0].state.clone()
+    }
+
+    /// A datagram arrives at a client from any address.
+    pub(crate) fn arrive_from(&mut self, from: SocketAddr, client: usize, bytes: &[u8]) {
+        self.hosts[client].receive(bytes, from, self.now);
+        self.collect(client);
+    }
+
+    /// The source of a client's datagrams as the internet sees it.
+    pub(crate) fn outer(&mut self, client: usize, to: SocketAddr) -> SocketAddr {
+        let key = (client, (self.nats[client] == Nat::Hard).then_some(to));
+        let next = 20_000 + self.ports.len() as u16;
+        let port = *self.ports.entry(key).or_insert(next);
+        self.opened.entry((client, port)).or_default().push(to);
+        ([203, 0, 113, client as u8 + 1], port).into()
+    }
+
+    /// The host that a datagram reaches, if NATs let it pass.
+    fn host_at(&self, from: SocketAddr, to: SocketAddr) -> Option<usize> {
+        if to == self.hosts[HUB].address {
+            return Some(HUB);
+        }
+        let client = [A, B, C]
+            .into_iter()
+            .find(|it| to.ip() == std::net::IpAddr::from([203, 0, 113, *it as u8 + 1]))?;
+        let opened = self.opened.get(&(client, to.port()))?;
+        opened.contains(&from).then_some(client)
+    }
+
+    fn arrive(&mut self, arrived: &Flying) {
+        let Flying {
+            from, to, bytes, ..
+        } = arrived;
+        if self.server.is_at(*to) {
+            let sent = self.server.take(*from, *to, bytes, self.now);
+            return sent
+                .into_iter()
+                .for_each(|(from, to, bytes)| self.take_off(from, to, bytes));
+        }
+        let Some(host) = self.host_at(*from, *to) else {
+            return;
+        };
+        let datagram = Datagram {
+            bytes,
+            from: *from,
+            arrival: Some(Arrival {
+                address: self.hosts[host].address.ip(),
+                interface: 2,
+            }),
+            ecn: 0,
+        };
+        self.hosts[host].receive(datagram.bytes, *from, self.now);
+        if host == HUB {
+            self.forward();
+        }
+        self.collect(host);
+    }
+
+    /// The hub's kernel sends back what is for other clients.
+    fn forward(&mut self) {
+        for packet in std::mem::take(&mut self.hosts[HUB].delivered) {
+            match packet[16..20] == [10, 0, 0, 9] {
+                true => self.hosts[HUB].delivered.push(packet),
+                false => self.send_packet(HUB, &packet),
+            }
+        }
+    }
+
+    /// Takes what a host sends.
+    pub(crate) fn collect(&mut self, from: usize) {
+        let mut sink = Sink(Vec::new());
+        let (node, now) = (&mut self.hosts[from].node, self.now);
+        node.drain_held(now, &mut Staging::default(), &mut sink);
+        let control = std::iter::from_fn(|| node.poll_control(true));
+        let mut sent: Vec<_> = control
+            .map(|it| (it.destination.to, it.datagram.to_vec()))
+            .collect();
+        sent.extend(sink.0);
+        self.fly(from, sent);
+    }
+
+    fn fly(&mut self, from: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
+        for (to, bytes) in sent {
+            let source = match from {
+                HUB => self.hosts[HUB].address,
+                client => {
+                    self.sent[client].push(to);
+                    self.outer(client, to)
+                }
+            };
+            self.take_off(source, to, bytes);
+        }
+    }
+
+    fn take_off(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        let Weather {
+            lost,
+            doubled,
+            delay,
+        } = self.weather;
+        if self.dice.below(100) < lost {
+            return;
+        }
+        let copies = 1 + u64::from(self.dice.below(100) < doubled);
+        let further = self.dice.below(delay + 1);
+        let at = self.now + DELAY + Duration::from_millis(further);
+        let flying = Flying {
+            at,
+            from,
+            to,
+            bytes,
+        };
+        for _ in 0..copies {
+            self.flying.push_back(flying.clone());
+        }
+    }
+}
+
+struct Sink(Vec<(SocketAddr, Vec<u8>)>);
+
+impl DatagramSink for Sink {
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
+        self.0.push((destination.to, datagram.to_vec()));
+        Ok(())
+    }
+}
