@@ -39,3 +39,6 @@ pub use opening::Prepare;
 pub use outbound::{Full, MAX_OUTBOUND};
 pub use roots::Roots;
 pub use tls::Tls;
+
+/// Upper bound of a stream's buffers, in bytes.
+pub const STREAM_BYTES: usize = MAX_INBOUND + MAX_OUTBOUND + wire::BUFFER_BYTES;

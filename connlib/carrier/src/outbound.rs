@@ -26,6 +26,14 @@ impl Outbound {
             self.refuse();
             return Err(Full);
         }
+        if self.bytes.len() + frame.len() + padding > MAX_OUTBOUND {
+            // At most once for each time that the socket has taken something.
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+        if self.bytes.is_empty() {
+            self.bytes.reserve_exact(MAX_OUTBOUND);
+        }
         self.bytes.extend_from_slice(frame);
         self.bytes.resize(self.bytes.len() + padding, 0);
         Ok(())
@@ -47,9 +55,8 @@ impl Outbound {
     /// Removes the oldest `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
         self.sent += count;
-        // Bytes are moved once for as many that have been sent, so the buffer is at most twice as long as its content.
-        if self.sent >= self.bytes.len() - self.sent {
-            self.bytes.drain(..self.sent);
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
             self.sent = 0;
         }
     }
@@ -85,6 +92,6 @@ mod tests {
         assert_eq!(outbound.take_dropped(), 0);
         outbound.advance(1_000);
         outbound.append(&frame).unwrap();
-        assert!(outbound.bytes.len() <= 2 * MAX_OUTBOUND);
+        assert!(outbound.bytes.capacity() <= MAX_OUTBOUND);
     }
 }

@@ -13,6 +13,8 @@ use crate::{error::Closed, inbound::Inbound, outbound::Outbound, socket::Socket,
 const READ: usize = 64 << 10;
 /// Bytes sealed at once, in records of 16 KiB: as many wait for the socket at most.
 const SEALED_AT_ONCE: usize = 64 << 10;
+/// Both, and the records that TLS is opening.
+pub(crate) const BUFFER_BYTES: usize = READ + SEALED_AT_ONCE + (64 << 10);
 
 #[derive(Debug)]
 pub(crate) struct Wire {

@@ -9,9 +9,9 @@ use std::{
 };
 
 pub use convoy_types::{
-    AllowedIpUpdate, CandidateKind, DeviceUpdate, DirectPath, DirectPeer, DirectStatus, Directs,
-    Password, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey, Relay, RelayState,
-    RelayStatus, RelayTransport, WhyNotDirect,
+    AllowedIpUpdate, Authorities, CandidateKind, DeviceUpdate, DirectPath, DirectPeer,
+    DirectStatus, Directs, Password, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
+    Relay, RelayState, RelayStatus, RelayTransport, WhyNotDirect,
 };
 
 use crate::counters::Counters;

@@ -98,9 +98,10 @@ impl Node {
         }
     }
 
-    /// Call when a stream could not be opened, or has ended without [`RelayEvent::Close`].
-    pub fn relay_closed(&mut self, relay: RelayId, now: Duration) {
+    /// Call when a stream could not be opened, or has ended without [`RelayEvent::Close`], with the reason in words.
+    pub fn relay_closed(&mut self, relay: RelayId, why: &str, now: Duration) {
         if let Some(server) = self.relays.as_mut().and_then(|it| it.server(relay)) {
+            server.why_closed = Some(why.to_owned());
             server.client.handle_closed(now);
             self.update_relays(now);
         }

@@ -1,8 +1,12 @@
 //! Implements the state machine's traits for the TUN's batches and the GSO queues.
 
 use convoy_gso::{GsoQueue, NotAppended, udp::Family};
-use convoy_proto::{DatagramSink, Destination, PacketSink, PacketSource, PaddablePacket, SinkFull};
+use convoy_proto::{
+    DatagramSink, Destination, PacketSink, PacketSource, PaddablePacket, RelayId, SinkFull,
+};
 use convoy_tun::{InboundBatch, OutboundBatch, OutboundPacket};
+
+use crate::streams::Streams;
 
 /// A packet in a batch from the TUN reader.
 #[derive(Debug)]
@@ -43,6 +47,7 @@ pub struct ToUdp<'a> {
     /// Queues of IPv4 and IPv6.
     queues: [&'a mut GsoQueue; 2],
     awaited: [bool; 2],
+    streams: Option<&'a mut Streams>,
 }
 
 impl<'a> ToUdp<'a> {
@@ -50,7 +55,18 @@ impl<'a> ToUdp<'a> {
     /// of a family that is not awaited refuses datagrams.
     #[must_use]
     pub fn new(queues: [&'a mut GsoQueue; 2], awaited: [bool; 2]) -> Self {
-        Self { queues, awaited }
+        Self {
+            queues,
+            awaited,
+            streams: None,
+        }
+    }
+
+    pub(crate) fn with_streams(self, streams: &'a mut Streams) -> Self {
+        Self {
+            streams: Some(streams),
+            ..self
+        }
     }
 
     /// Whether there is room for a packet.
@@ -75,6 +91,12 @@ impl DatagramSink for ToUdp<'_> {
         let queue = &mut self.queues[Family::of(destination.to.ip()) as usize];
         let appended = queue.append(destination, datagram);
         appended.map_err(|NotAppended| SinkFull)
+    }
+
+    #[cold]
+    fn append_frame(&mut self, relay: RelayId, frame: &[u8]) -> Result<(), SinkFull> {
+        let streams = self.streams.as_mut().ok_or(SinkFull)?;
+        streams.append(relay, frame)
     }
 }
 

@@ -5,10 +5,13 @@
 //!   peers of the other address family, intake resumes soon.
 //! - Nothing awaits within a tick. The loop waits only when a tick found nothing to do.
 
-use std::{io, time::Duration};
+use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
 use convoy_aead::{Aead, wipe::wipe};
-use convoy_gso::{UdpSockets, udp::Family};
+use convoy_gso::{
+    UdpSockets,
+    udp::{Family, Privileged},
+};
 use convoy_proto::{Arrival, Node, PeerEvent};
 use convoy_tun::{Reader, Writer};
 use convoy_via::Hop;
@@ -21,6 +24,7 @@ use crate::{
     error::Exit,
     metrics::Metrics,
     recent::Recent,
+    streams::Streams,
     turn::Turn,
 };
 use halves::{InboundHalf, OutboundHalf};
@@ -31,6 +35,7 @@ mod inbound;
 mod lane;
 mod outbound;
 mod snapshot;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod through;
@@ -91,6 +96,7 @@ pub(crate) struct Parts {
     pub(crate) batch: usize,
     pub(crate) awaits_configuration: bool,
     pub(crate) has_outer: bool,
+    pub(crate) privileged: Arc<dyn Privileged>,
     pub(crate) metrics: Metrics,
     pub(crate) requests: Requests,
     pub(crate) handshake_events: mpsc::Sender<PeerEvent>,
@@ -113,7 +119,12 @@ impl EventLoop {
             node,
             hop,
             sockets: parts.sockets.unwrap_or_else(UdpSockets::closed),
-            outbound: OutboundHalf::new(parts.reader, parts.batch, parts.segmentation),
+            outbound: OutboundHalf::new(
+                parts.reader,
+                parts.batch,
+                parts.segmentation,
+                Streams::new(parts.privileged),
+            ),
             inbound: InboundHalf::new(parts.writer),
             metrics: parts.metrics,
             recent: Recent::default(),
@@ -172,6 +183,8 @@ impl EventLoop {
         }
         // UDP → TUN: one receive call per socket, as far as the writer has room.
         let received = self.receive(now);
+        // Streams to TURN servers: read each once.
+        let received = self.receive_from_streams(now) || received;
         // Route lookups for peers whose datagrams arrive in a new way, or after a change of routes.
         let asked = self.ask_for_routes();
         // TUN → UDP: a few batches at most, unless a socket is full.
@@ -181,6 +194,7 @@ impl EventLoop {
         // Control datagrams first, then the queue: one call per batch.
         self.send_control(now);
         self.flush(now);
+        self.send_to_streams(now);
         let node = through::outward(&mut self.node, &mut self.hop);
         self.outbound.lose_patience(node, now);
         // One hand-over to the writer.
@@ -251,6 +265,10 @@ impl EventLoop {
         }
         let has_room = !outbound.is_stopped() && outbound.batch.is_none();
         let full = Family::BOTH.map(|family| outbound.is_full(family));
+        let OutboundHalf {
+            reader, streams, ..
+        } = outbound;
+        let has_streams = !streams.is_empty();
         tokio::select! {
             // Poll in the order of the tick; this also spares tokio's random number.
             biased;
@@ -260,7 +278,8 @@ impl EventLoop {
             () = sockets.readable(Family::V6), if inbound.can_receive() => {}
             () = inbound.writer.room(), if inbound.is_writer_full => {}
             // Also while the link is down: packets may arrive before the command that sets it up.
-            () = outbound.reader.ready(), if has_room => {}
+            () = reader.ready(), if has_room => {}
+            () = poll_fn(|cx| streams.poll_ready(inbound.can_receive(), cx)), if has_streams => {}
             () = sockets.writable(Family::V4), if full[0] => {}
             () = sockets.writable(Family::V6), if full[1] => {}
             Ok(_) = handshake_events.reserve(), if has_events => {}

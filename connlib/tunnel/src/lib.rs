@@ -25,6 +25,7 @@ mod options;
 mod outer;
 mod recent;
 mod start;
+mod streams;
 mod turn;
 
 pub use convoy_proto::{Outcome, PeerEvent};
@@ -46,3 +47,8 @@ pub const OUTER_BYTES: usize =
 
 const _: () = assert!(OUTER_BYTES < 8 * 1024 * 1024);
 const _: () = assert!(DATA_PATH_BYTES < 16 * 1024 * 1024);
+
+/// Upper bound of the buffers of streams to TURN servers, in bytes, while there are any.
+pub const STREAMS_BYTES: usize = streams::MAX_STREAMS * convoy_carrier::STREAM_BYTES;
+
+const _: () = assert!(STREAMS_BYTES < 3 * 1024 * 1024);

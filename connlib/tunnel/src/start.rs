@@ -1,6 +1,6 @@
 //! The thread `tunnel`: sets up the event loop, then runs it.
 
-use std::sync::mpsc as answers;
+use std::sync::{Arc, mpsc as answers};
 
 use convoy_gso::{BoundSockets, UdpSockets};
 use convoy_proto::PeerEvent;
@@ -84,6 +84,7 @@ fn event_loop(
         batch: options.batch.clamp(1, convoy_tun::MAX_BATCH_PACKETS),
         awaits_configuration: options.awaits_configuration,
         has_outer: options.has_outer,
+        privileged: Arc::clone(&options.privileged),
         metrics,
         requests: handle.requests,
         handshake_events: handle.handshake_events,

@@ -27,7 +27,9 @@ pub use family::Family;
 pub use interface_name::{InterfaceName, NameError};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};
 pub use prefix::{InvalidPrefix, Prefix};
-pub use relay::{MAX_RELAYS, Password, Relay, RelayState, RelayStatus, RelayTransport};
+pub use relay::{
+    Authorities, MAX_RELAYS, Password, Relay, RelayState, RelayStatus, RelayTransport,
+};
 pub use switch::Switch;
 pub use translated::{Translated, is_cloud_service};
 pub use update::{AllowedIpUpdate, DeviceUpdate, PeerUpdate};

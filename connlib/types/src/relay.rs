@@ -1,6 +1,6 @@
 //! TURN servers, which relay datagrams for peers that cannot be reached directly.
 
-use std::{fmt, net::SocketAddr};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -42,6 +42,23 @@ impl fmt::Debug for Password {
     }
 }
 
+/// Authorities whose signatures on certificates count, as `convoy-carrier` writes them. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Authorities(pub Arc<[u8]>);
+
+impl Default for Authorities {
+    /// None: no certificate counts.
+    fn default() -> Self {
+        Self(Arc::new([]))
+    }
+}
+
+impl fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authorities({} bytes)", self.0.len())
+    }
+}
+
 /// A TURN server at one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
@@ -55,6 +72,8 @@ pub struct Relay {
     pub user: String,
     /// The user's password.
     pub password: Password,
+    /// Authorities that may vouch for it. Only for TLS.
+    pub authorities: Authorities,
 }
 
 /// The state of a TURN server.

@@ -18,6 +18,12 @@ pub trait Privileged: Debug + Send + Sync {
     /// As `setsockopt(2)` with `SO_MARK`; only if a socket has another mark.
     fn prepare(&self, sockets: &[BorrowedFd<'_>], mark: u32) -> io::Result<()>;
 
+    /// Sets the firewall mark of a TCP socket that is not connected yet. May wait as [`Self::prepare`].
+    ///
+    /// # Errors
+    /// As `setsockopt(2)` with `SO_MARK`.
+    fn prepare_stream(&self, socket: BorrowedFd<'_>, mark: u32) -> io::Result<()>;
+
     /// Makes the kernel forget the path MTU that it has learnt for the flow, if possible. Never waits.
     fn forget_learnt_mtu(&self, flow: &Flow);
 }
@@ -30,21 +36,30 @@ impl Privileged for OwnPrivileges {
     fn prepare(&self, sockets: &[BorrowedFd<'_>], mark: u32) -> io::Result<()> {
         for socket in sockets {
             let socket = SockRef::from(socket);
-            let is_ip = [Domain::IPV4, Domain::IPV6].contains(&socket.domain()?);
-            if !is_ip || socket.protocol()? != Some(Protocol::UDP) {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            if socket.mark()? != mark {
-                socket.set_mark(mark)?;
-            }
+            set_mark(&socket, Protocol::UDP, mark)?;
             options::grow_buffers(&socket, SOCKET_BUFFER_BYTES);
         }
         Ok(())
     }
 
+    fn prepare_stream(&self, socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+        set_mark(&SockRef::from(&socket), Protocol::TCP, mark)
+    }
+
     fn forget_learnt_mtu(&self, flow: &Flow) {
         Routes::new().forget_learnt_mtu(*flow);
     }
+}
+
+fn set_mark(socket: &SockRef<'_>, protocol: Protocol, mark: u32) -> io::Result<()> {
+    let is_ip = [Domain::IPV4, Domain::IPV6].contains(&socket.domain()?);
+    if !is_ip || socket.protocol()? != Some(protocol) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if socket.mark()? != mark {
+        socket.set_mark(mark)?;
+    }
+    Ok(())
 }
 
 /// Whether all sockets have this firewall mark.

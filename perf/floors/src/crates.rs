@@ -160,6 +160,7 @@ mod tests {
             "convoy-tunnel",
             &[
                 "convoy-aead",
+                "convoy-carrier",
                 "convoy-gso",
                 "convoy-proto",
                 "convoy-tun",

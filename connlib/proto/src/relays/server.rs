@@ -14,6 +14,8 @@ pub(crate) struct Server {
     pub(crate) client: Client,
     /// Whether peers are to be reached by it, as those before it do not work.
     pub(crate) is_asked: bool,
+    /// The reason, in words, why its stream last ended.
+    pub(crate) why_closed: Option<String>,
 }
 
 impl Server {
@@ -33,6 +35,7 @@ impl Server {
             relay,
             client: Client::new(address, credentials),
             is_asked: false,
+            why_closed: None,
         })
     }
 
@@ -70,9 +73,15 @@ impl Server {
                 Phase::Connecting => RelayState::Connecting,
                 Phase::Allocating => RelayState::Allocating,
                 Phase::Ready(relayed) => RelayState::Ready(relayed),
-                Phase::Paused(failure) => RelayState::Failed(Failure::to_string(&failure)),
+                Phase::Paused(failure) => RelayState::Failed(self.words(failure)),
             },
             carries,
         }
+    }
+
+    fn words(&self, failure: Failure) -> String {
+        let why = self.why_closed.as_ref();
+        let why = why.filter(|_| failure == Failure::Connection);
+        why.cloned().unwrap_or_else(|| failure.to_string())
     }
 }

@@ -126,9 +126,9 @@ fn frames_of_a_server_without_a_stream_are_ignored() {
         .poll_relay_frame()
         .expect("an ALLOCATE request");
     assert_eq!((request.relay, &request.bytes[..2]), (id, &[0, 3][..]));
-    world.a.node.relay_closed(id, world.now);
+    world.a.node.relay_closed(id, "reset", world.now);
     let state = world.snapshot().relays[0].state.clone();
-    assert!(matches!(state, RelayState::Failed(_)), "{state:?}");
+    assert_eq!(state, RelayState::Failed("reset".to_owned()));
 }
 
 /// Takes no packet.

@@ -10,7 +10,7 @@ use std::{
 
 use convoy_proto::{
     DatagramSink, Destination, SinkFull, Staging,
-    config::{DeviceUpdate, Password, PeerUpdate, Relay, RelayTransport, Snapshot},
+    config::{Authorities, DeviceUpdate, Password, PeerUpdate, Relay, RelayTransport, Snapshot},
 };
 use turn_client_proto::{
     stun::{
@@ -73,6 +73,7 @@ pub fn relay(server: SocketAddr) -> Relay {
         transport: RelayTransport::Udp,
         user: "alice".to_owned(),
         password: Password(PASSWORD.to_owned()),
+        authorities: Authorities::default(),
     }
 }
 

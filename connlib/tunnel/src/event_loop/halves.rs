@@ -7,7 +7,7 @@ use convoy_proto::Node;
 use convoy_tun::{InboundBatch, OutboundBatch, Reader, ReaderExit, TryRecv, Writer};
 
 use super::lane::{Lane, Sending};
-use crate::{adapters::ToUdp, budget::Budget, metrics::Metrics};
+use crate::{adapters::ToUdp, budget::Budget, metrics::Metrics, streams::Streams};
 
 /// Most datagrams, and most handshake messages among them, between two looks at the clock. Each handshake
 /// message may cost several Diffie-Hellman operations, and packets wait meanwhile.
@@ -92,6 +92,7 @@ pub(super) struct OutboundHalf {
     pub(super) batch: Option<OutboundBatch>,
     /// Lanes of IPv4 and IPv6.
     pub(super) lanes: [Lane; 2],
+    pub(super) streams: Streams,
     /// For each lane, whether intake waits while it is stopped.
     awaited: [bool; 2],
     /// Time that the last tick spent taking packets in and sending them.
@@ -99,13 +100,19 @@ pub(super) struct OutboundHalf {
 }
 
 impl OutboundHalf {
-    pub(super) fn new(reader: Reader, packets_per_intake: usize, segmentation: bool) -> Self {
+    pub(super) fn new(
+        reader: Reader,
+        packets_per_intake: usize,
+        segmentation: bool,
+        streams: Streams,
+    ) -> Self {
         Self {
             reader,
             flusher: Flusher::new(segmentation),
             packets_per_intake,
             batch: None,
             lanes: Family::BOTH.map(Lane::new),
+            streams,
             awaited: [true; 2],
             took: Duration::ZERO,
         }
@@ -178,6 +185,7 @@ impl OutboundHalf {
             self.lanes.each_mut().map(|lane| &mut lane.queue),
             self.awaited,
         )
+        .with_streams(&mut self.streams)
     }
 
     /// The batch that is not yet empty, or the next one.

@@ -1,6 +1,8 @@
-use std::{net::UdpSocket, time::Duration};
+use std::{net::UdpSocket, sync::Arc, time::Duration};
 
-use convoy_gso::{BoundSockets, Destination, Flushed, GsoQueue, SendDatagrams, SocketOptions};
+use convoy_gso::{
+    BoundSockets, Destination, Flushed, GsoQueue, SendDatagrams, SocketOptions, udp::OwnPrivileges,
+};
 use convoy_proto::{
     ControlDatagram, Planner,
     config::{DeviceUpdate, PeerUpdate, PrivateKey},
@@ -373,6 +375,7 @@ fn event_loop() -> (EventLoop, memory::Kernel, watch::Sender<Signals>) {
         batch: 50,
         awaits_configuration: false,
         has_outer: false,
+        privileged: Arc::new(OwnPrivileges),
         metrics: Metrics::new(offload, true),
         requests: Requests::new(commands, signals),
         handshake_events: mpsc::channel(1).0,

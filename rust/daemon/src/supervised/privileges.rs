@@ -3,6 +3,8 @@
 //! ```text
 //!  tunnel ──▶ Prepare, with the UDP sockets    supervisor: SO_MARK, SO_RCVBUFFORCE, SO_SNDBUFFORCE
 //!         ◀── Prepared
+//!         ──▶ PrepareStream, with a TCP socket    supervisor: SO_MARK
+//!         ◀── Prepared
 //!         ──▶ ForgetMtu                        supervisor: RTM_DELROUTE of a cached route
 //! ```
 //! The tunnel hands one end of a socket pair to each supervisor that it greets. Marks hold for as long as the sockets
@@ -45,6 +47,13 @@ pub enum Wish {
         /// The mark; 0 for none.
         mark: u32,
     },
+    /// Sets the mark of the TCP socket that comes with it. Is answered.
+    PrepareStream {
+        /// Number of the request.
+        id: u64,
+        /// The mark.
+        mark: u32,
+    },
     /// Makes the kernel forget the path MTU that it has learnt for a flow.
     ForgetMtu {
         /// Destination of the flow.
@@ -61,7 +70,7 @@ pub enum Wish {
     Unknown,
 }
 
-/// Answers [`Wish::Prepare`].
+/// Answers [`Wish::Prepare`] and [`Wish::PrepareStream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Prepared {
     /// Number of the request.
@@ -126,12 +135,12 @@ impl SupervisorsPrivileges {
     fn ask(
         &self,
         sockets: &[BorrowedFd<'_>],
-        mark: u32,
+        wish: impl Fn(u64) -> Wish,
         deadline: Instant,
     ) -> io::Result<Option<i32>> {
         loop {
             let (socket, id) = self.await_line(deadline)?;
-            match exchange(&socket, sockets, Wish::Prepare { id, mark }, id, deadline) {
+            match exchange(&socket, sockets, wish(id), id, deadline) {
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {
                     debug!("The supervisor is gone without having set the mark: {error}");
                     self.give_up(&socket);
@@ -186,7 +195,8 @@ impl Privileged for SupervisorsPrivileges {
             grow_buffers(sockets);
             return Ok(());
         }
-        let outcome = self.ask(sockets, mark, Instant::now() + self.time);
+        let wish = |id| Wish::Prepare { id, mark };
+        let outcome = self.ask(sockets, wish, Instant::now() + self.time);
         match outcome {
             Ok(None) => Ok(()),
             // For nothing but the buffers.
@@ -196,6 +206,14 @@ impl Privileged for SupervisorsPrivileges {
             }
             Ok(Some(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Err(error) => Err(error),
+        }
+    }
+
+    fn prepare_stream(&self, socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+        let wish = |id| Wish::PrepareStream { id, mark };
+        match self.ask(&[socket], wish, Instant::now() + self.time)? {
+            None => Ok(()),
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Lends the tunnel process the supervisor's privileges, for nothing but its UDP sockets
-//! ([`convoy_daemon::supervised::privileges`]).
+//! Lends the tunnel process the supervisor's privileges, for nothing but its UDP sockets and, with a TURN server by TCP
+//! or TLS, TCP sockets ([`convoy_daemon::supervised::privileges`]).
 
 use std::{
     collections::VecDeque,
@@ -79,6 +79,16 @@ impl Marks {
         marks.push_back(mark);
     }
 
+    fn check(&self, mark: u32) -> io::Result<()> {
+        match self.contain(mark) {
+            true => Ok(()),
+            false => {
+                warn!("the tunnel process wants the mark {mark:#x}, which is not its own: refused");
+                Err(io::Error::from_raw_os_error(libc::EPERM))
+            }
+        }
+    }
+
     fn contain(&self, mark: u32) -> bool {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         mark == 0 || marks.contains(&mark)
@@ -118,9 +128,11 @@ fn fulfil(wish: Wish, sockets: &[OwnedFd], marks: &Marks) -> Option<Prepared> {
     match wish {
         Wish::Prepare { id, mark } => {
             let prepared = prepare(sockets, mark, marks);
-            let error = prepared.err();
-            let error = error.map(|error| error.raw_os_error().unwrap_or(libc::EINVAL));
-            Some(Prepared { id, error })
+            Some(answer(id, prepared))
+        }
+        Wish::PrepareStream { id, mark } => {
+            let prepared = prepare_stream(sockets, mark, marks);
+            Some(answer(id, prepared))
         }
         Wish::ForgetMtu {
             to,
@@ -139,16 +151,27 @@ fn fulfil(wish: Wish, sockets: &[OwnedFd], marks: &Marks) -> Option<Prepared> {
     }
 }
 
+fn answer(id: u64, prepared: io::Result<()>) -> Prepared {
+    let error = prepared.err();
+    let error = error.map(|error| error.raw_os_error().unwrap_or(libc::EINVAL));
+    Prepared { id, error }
+}
+
 fn prepare(sockets: &[OwnedFd], mark: u32, marks: &Marks) -> io::Result<()> {
-    if !marks.contain(mark) {
-        warn!("the tunnel process wants the mark {mark:#x}, which is not its own: refused");
-        return Err(io::Error::from_raw_os_error(libc::EPERM));
-    }
+    marks.check(mark)?;
     if sockets.len() > MOST_SOCKETS {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
     OwnPrivileges.prepare(&sockets, mark)
+}
+
+fn prepare_stream(sockets: &[OwnedFd], mark: u32, marks: &Marks) -> io::Result<()> {
+    marks.check(mark)?;
+    let [socket] = sockets else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    OwnPrivileges.prepare_stream(socket.as_fd(), mark)
 }
 
 #[cfg(test)]
@@ -183,6 +206,25 @@ mod tests {
         assert!(wish(&[file()], 0).is_some());
         assert_eq!(wish(&[udp(), udp(), udp()], 0), Some(libc::EINVAL));
         assert_eq!(fulfil(Wish::Unknown, &[udp()], &marks), None);
+    }
+
+    #[test]
+    fn only_one_tcp_socket_gets_only_the_tunnels_own_mark() {
+        let marks = Marks::default();
+        marks.allow(OWN);
+        let udp = || OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let tcp = || OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let wish = |sockets: &[OwnedFd], mark| {
+            let wish = Wish::PrepareStream { id: 3, mark };
+            fulfil(wish, sockets, &marks).unwrap().error
+        };
+        assert_eq!(wish(&[tcp()], 0), None);
+        // Only root may set one.
+        assert!([None, Some(libc::EPERM)].contains(&wish(&[tcp()], OWN)));
+        assert_eq!(wish(&[tcp()], OWN + 1), Some(libc::EPERM));
+        assert_eq!(wish(&[udp()], 0), Some(libc::EINVAL));
+        assert_eq!(wish(&[tcp(), tcp()], 0), Some(libc::EINVAL));
+        assert_eq!(wish(&[], 0), Some(libc::EINVAL));
     }
 
     #[test]

@@ -1,0 +1,95 @@
+//! TUN ⇄ streams to TURN servers, where UDP is blocked. Without such servers, each step is one comparison.
+
+use std::time::Duration;
+
+use convoy_carrier::Phase;
+use convoy_proto::{RelayEvent, counters::DropReason, inbound::is_handshake};
+
+use super::EventLoop;
+use crate::{adapters::ToTun, budget::Budget};
+
+/// Most handshake messages of one stream per tick: packets wait meanwhile.
+const HANDSHAKES_PER_STREAM: usize = 2;
+
+impl EventLoop {
+    /// Reads from each stream once, as much as its buffer takes; returns whether there was anything.
+    pub(super) fn receive_from_streams(&mut self, now: Duration) -> bool {
+        let mut worked = false;
+        for n in 0..self.outbound.streams.open.len() {
+            let (id, carrier) = &mut self.outbound.streams.open[n];
+            let id = *id;
+            let was_opening = carrier.phase() == Phase::Opening;
+            worked |= carrier.receive();
+            if was_opening && carrier.phase() == Phase::Open {
+                self.node.relay_opened(id, now);
+            }
+            worked |= self.work_off_frames(n, now);
+        }
+        worked
+    }
+
+    /// Passes frames to the state machine until the writer has no room; returns whether there were any.
+    fn work_off_frames(&mut self, n: usize, now: Duration) -> bool {
+        let Self {
+            node,
+            outbound,
+            inbound,
+            ..
+        } = self;
+        let (id, carrier) = &mut outbound.streams.open[n];
+        let mut handshakes = Budget::new(HANDSHAKES_PER_STREAM);
+        let mut worked = false;
+        while carrier.has_frame() {
+            if inbound.batch.is_none() {
+                inbound.batch = inbound.writer.take(now);
+            }
+            let frames = carrier.frames();
+            let frames = frames.take_while(|it| !is_handshake(it) || handshakes.spend());
+            let sink = &mut ToTun(inbound.batch.as_mut());
+            let handled = node.handle_relay_frames(*id, frames, now, sink);
+            (0..handled.datagrams).for_each(|_| carrier.advance());
+            worked |= handled.datagrams > 0;
+            if !handled.is_sink_full {
+                // What is left are handshake messages beyond the budget.
+                return worked || carrier.has_frame();
+            }
+            let Some(full) = inbound.batch.take() else {
+                inbound.is_writer_full = true;
+                inbound.writer.wake();
+                break;
+            };
+            inbound.writer.enqueue(full);
+        }
+        worked
+    }
+
+    /// Sends what waits in the streams, reports those that have ended, then opens and closes what the state machine
+    /// wants.
+    pub(super) fn send_to_streams(&mut self, now: Duration) {
+        let Self { node, outbound, .. } = self;
+        let streams = &mut outbound.streams;
+        while let Some(frame) = node.poll_relay_frame() {
+            if streams.append(frame.relay, &frame.bytes).is_err() {
+                let drops = &mut node.counters().drops;
+                drops.add(DropReason::OutboundQueueFull, 1);
+            }
+        }
+        if !streams.is_empty() {
+            streams.flush(node, now);
+            if streams.mark != self.fwmark {
+                streams.close_all(node, now);
+            }
+        }
+        streams.mark = self.fwmark;
+        while let Some(event) = node.poll_relay_event() {
+            match event {
+                RelayEvent::Close(id) => streams.close(id),
+                RelayEvent::Connect(id, relay) => {
+                    if let Err(why) = streams.begin(id, &relay) {
+                        node.relay_closed(id, &why, now);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Streams to TURN servers, TCP or TLS: those that are open, by server.
+//!
+//! A stream has a queue of its own, which never stops intake: what does not fit is dropped, as by a full router.
+
+use std::{
+    io,
+    os::fd::BorrowedFd,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use convoy_carrier::{Carrier, Phase, Prepare, Roots, Tls};
+use convoy_gso::udp::Privileged;
+use convoy_proto::{
+    Node, RelayId, SinkFull,
+    config::{Relay, RelayTransport},
+};
+use tracing::debug;
+
+/// Most streams that are open at once: one carries everything, others only while servers fail.
+pub(crate) const MAX_STREAMS: usize = 4;
+
+/// The open streams, at most one for each server.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) open: Vec<(RelayId, Carrier)>,
+    /// The firewall mark that they have.
+    pub(crate) mark: u32,
+    privileged: Arc<dyn Privileged>,
+}
+
+impl Streams {
+    pub(crate) fn new(privileged: Arc<dyn Privileged>) -> Self {
+        Self {
+            open: Vec::new(),
+            mark: 0,
+            privileged,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Adds a frame to a server's stream.
+    ///
+    /// # Errors
+    /// [`SinkFull`] if there is no room, or no stream.
+    pub(crate) fn append(&mut self, relay: RelayId, frame: &[u8]) -> Result<(), SinkFull> {
+        let stream = self.open.iter_mut().find(|(id, _)| *id == relay);
+        let (_, carrier) = stream.ok_or(SinkFull)?;
+        carrier.append(frame).map_err(|_| SinkFull)
+    }
+
+    /// Ready once a tick has something to do for a stream.
+    pub(crate) fn poll_ready(&mut self, can_receive: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let mut is_ready = false;
+        for (_, carrier) in &mut self.open {
+            is_ready |= carrier.poll_ready(can_receive, cx).is_ready();
+        }
+        match is_ready {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    pub(crate) fn begin(&mut self, id: RelayId, relay: &Relay) -> Result<(), String> {
+        self.close(id);
+        if self.open.len() == MAX_STREAMS {
+            return Err("there are too many streams to relays".to_owned());
+        }
+        let tls = match relay.transport {
+            RelayTransport::Tls => Some(tls(relay)?),
+            RelayTransport::Tcp | RelayTransport::Udp => None,
+        };
+        debug!(server = %relay.server, host = relay.host, "Connecting to the relay");
+        let prepare = (self.mark != 0).then(|| self.prepare());
+        let carrier = Carrier::open(relay.server, tls.as_ref(), prepare);
+        self.open.push((id, carrier));
+        Ok(())
+    }
+
+    fn prepare(&self) -> Prepare {
+        let (privileged, mark) = (Arc::clone(&self.privileged), self.mark);
+        Prepare::new(move |socket: BorrowedFd<'_>| -> io::Result<()> {
+            privileged.prepare_stream(socket, mark)
+        })
+    }
+
+    pub(crate) fn close(&mut self, id: RelayId) {
+        if let Some(n) = self.open.iter().position(|(it, _)| *it == id) {
+            self.open.swap_remove(n).1.end();
+        }
+    }
+
+    pub(crate) fn flush(&mut self, node: &mut Node, now: Duration) {
+        self.open.retain_mut(|(id, carrier)| {
+            carrier.flush();
+            // What has arrived before the end counts.
+            match carrier.phase() {
+                Phase::Closed(why) if !carrier.has_frame() => {
+                    debug!(%why, "The stream to a relay has ended");
+                    node.relay_closed(*id, &why.to_string(), now);
+                    false
+                }
+                _ => true,
+            }
+        });
+    }
+
+    /// Ends all streams: they have another mark than new ones would have.
+    pub(crate) fn close_all(&mut self, node: &mut Node, now: Duration) {
+        for (id, carrier) in self.open.drain(..) {
+            carrier.end();
+            node.relay_closed(id, "the firewall mark has changed", now);
+        }
+    }
+}
+
+fn tls(relay: &Relay) -> Result<Tls, String> {
+    let roots = Roots::from_bytes(&relay.authorities.0);
+    let roots = roots.ok_or("the trusted authorities cannot be read")?;
+    let tls = Tls::new(&relay.host, &roots);
+    tls.map_err(|error| format!("`{}`: {error}", relay.host))
+}
