@@ -5,7 +5,8 @@ use std::{net::IpAddr, time::Duration};
 use convoy_aead::Aead;
 use convoy_packet::{packet::Packet, vnet::VnetHeader};
 use convoy_proto::{
-    Datagram, DatagramSink, Handled, Node, PacketSink, PacketSource, Staging, counters::DropReason,
+    Datagram, DatagramSink, Handled, Node, PacketSink, PacketSource, RelayId, Staging,
+    counters::DropReason,
 };
 
 use crate::{
@@ -148,6 +149,17 @@ impl Hop {
         now: Duration,
     ) -> Handled {
         self.node.handle_inbound(datagrams, now, &mut self.inbound)
+    }
+
+    /// As [`Hop::handle_inbound`], with frames of a stream to a TURN server.
+    pub fn handle_relay_frames<'a>(
+        &mut self,
+        relay: RelayId,
+        frames: impl IntoIterator<Item = &'a [u8]>,
+        now: Duration,
+    ) -> Handled {
+        self.node
+            .handle_relay_frames(relay, frames, now, &mut self.inbound)
     }
 
     /// Whether `inner` has got all that [`Hop::handle_inbound`] has opened.

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use convoy_carrier::Phase;
-use convoy_proto::{RelayEvent, counters::DropReason, inbound::is_handshake};
+use convoy_carrier::{Carrier, Phase};
+use convoy_proto::{Node, RelayEvent, RelayId, counters::DropReason, inbound::is_handshake};
+use convoy_via::Hop;
 
-use super::EventLoop;
+use super::{
+    EventLoop,
+    halves::InboundHalf,
+    through::{outward, pass_on},
+};
 use crate::{adapters::ToTun, budget::Budget};
 
 /// Most handshake messages of one stream per tick: packets wait meanwhile.
@@ -21,7 +26,7 @@ impl EventLoop {
             let was_opening = carrier.phase() == Phase::Opening;
             worked |= carrier.receive();
             if was_opening && carrier.phase() == Phase::Open {
-                self.node.relay_opened(id, now);
+                outward(&mut self.node, &mut self.hop).relay_opened(id, now);
             }
             worked |= self.work_off_frames(n, now);
         }
@@ -32,11 +37,15 @@ impl EventLoop {
     fn work_off_frames(&mut self, n: usize, now: Duration) -> bool {
         let Self {
             node,
+            hop,
             outbound,
             inbound,
             ..
         } = self;
         let (id, carrier) = &mut outbound.streams.open[n];
+        if let Some(hop) = hop {
+            return work_off_through(*id, carrier, node, hop, inbound, now);
+        }
         let mut handshakes = Budget::new(HANDSHAKES_PER_STREAM);
         let mut worked = false;
         while carrier.has_frame() {
@@ -66,7 +75,13 @@ impl EventLoop {
     /// Sends what waits in the streams, reports those that have ended, then opens and closes what the state machine
     /// wants.
     pub(super) fn send_to_streams(&mut self, now: Duration) {
-        let Self { node, outbound, .. } = self;
+        let Self {
+            node,
+            hop,
+            outbound,
+            ..
+        } = self;
+        let node = outward(node, hop);
         let streams = &mut outbound.streams;
         while let Some(frame) = node.poll_relay_frame() {
             if streams.append(frame.relay, &frame.bytes).is_err() {
@@ -91,5 +106,33 @@ impl EventLoop {
                 }
             }
         }
+    }
+}
+
+/// As [`EventLoop::work_off_frames`], through the outer tunnel.
+fn work_off_through(
+    id: RelayId,
+    carrier: &mut Carrier,
+    node: &mut Node,
+    hop: &mut Hop,
+    inbound: &mut InboundHalf,
+    now: Duration,
+) -> bool {
+    let mut worked = false;
+    let mut handshakes = Budget::new(HANDSHAKES_PER_STREAM);
+    loop {
+        worked |= pass_on(node, hop, inbound, now) > 0;
+        if !hop.is_drained() || !carrier.has_frame() {
+            return worked;
+        }
+        let frames = carrier.frames();
+        let frames = frames.take_while(|it| !is_handshake(it) || handshakes.spend());
+        let handled = hop.handle_relay_frames(id, frames, now);
+        (0..handled.datagrams).for_each(|_| carrier.advance());
+        // What is left are handshake messages beyond the budget.
+        if handled.datagrams == 0 {
+            return true;
+        }
+        worked = true;
     }
 }

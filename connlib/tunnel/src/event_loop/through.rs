@@ -65,7 +65,12 @@ impl EventLoop {
 
 /// Passes what the outer tunnel has opened to the inner one, as far as the writer has room and handshakes may be handled;
 /// returns the number of datagrams.
-fn pass_on(node: &mut Node, hop: &mut Hop, inbound: &mut InboundHalf, now: Duration) -> usize {
+pub(super) fn pass_on(
+    node: &mut Node,
+    hop: &mut Hop,
+    inbound: &mut InboundHalf,
+    now: Duration,
+) -> usize {
     let mut datagrams = 0;
     while !hop.is_drained() {
         if inbound.batch.is_none() {
