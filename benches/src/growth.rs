@@ -82,48 +82,44 @@ pub(crate) const SECTION: Section = Section {
         busy::TABLE,
     ],
     plots: &[
-        Plot {
-            file: "growth_by_packet_size.svg",
-            title: "How cost grows with the packet size",
-            x_label: "bytes of UDP payload",
+        Plot::new(
+            "growth_by_packet_size.svg",
+            "How cost grows with the packet size",
             // A part of the cost is per packet, and a part per byte.
-            x_scale: Linear,
-            panels: &[
+            ("bytes of UDP payload", Linear),
+            &[
                 (BY_SIZE, "kpps", Linear),
                 (BY_SIZE, "Gbit/s", Linear),
                 (BY_SIZE, "CPU s/GB", Linear),
                 (BY_SIZE, "CPU ns/packet", Linear),
             ],
-            has_range: true,
-        },
-        Plot {
-            file: "growth_by_flows.svg",
-            title: "How cost grows with flows",
-            x_label: "TCP streams",
-            x_scale: Logarithmic,
-            panels: &[(BY_FLOWS, "Gbit/s", Linear), (BY_FLOWS, "CPU s/GB", Linear)],
-            has_range: true,
-        },
-        Plot {
-            file: "growth_by_peers.svg",
-            title: "How cost grows with peers",
-            x_label: "peers, all but one idle",
-            x_scale: Logarithmic,
-            panels: &[
+        )
+        .with_range(),
+        Plot::new(
+            "growth_by_flows.svg",
+            "How cost grows with flows",
+            ("TCP streams", Logarithmic),
+            &[(BY_FLOWS, "Gbit/s", Linear), (BY_FLOWS, "CPU s/GB", Linear)],
+        )
+        .with_range(),
+        Plot::new(
+            "growth_by_peers.svg",
+            "How cost grows with peers",
+            ("peers, all but one idle", Logarithmic),
+            &[
                 (BY_PEERS, "Gbit/s", Linear),
                 (BY_PEERS, "CPU s/GB", Linear),
                 (BY_PEERS, "MiB", Linear),
             ],
-            has_range: true,
-        },
-        Plot {
-            file: "growth_by_mtu.svg",
-            title: "How cost grows with the MTU",
-            x_label: "MTU in bytes",
-            x_scale: Linear,
-            panels: &[(BY_MTU, "Gbit/s", Linear), (BY_MTU, "CPU s/GB", Linear)],
-            has_range: true,
-        },
+        )
+        .with_range(),
+        Plot::new(
+            "growth_by_mtu.svg",
+            "How cost grows with the MTU",
+            ("MTU in bytes", Linear),
+            &[(BY_MTU, "Gbit/s", Linear), (BY_MTU, "CPU s/GB", Linear)],
+        )
+        .with_range(),
     ],
     legend: busy::LEGEND,
 };

@@ -49,41 +49,34 @@ pub(crate) const SECTION: Section = Section {
         has_spread: false,
     }],
     plots: &[
-        Plot {
-            file: "packet_rate_by_size.svg",
-            title: "UDP from one thread: kpps by size",
-            panels: &[
+        Plot::new(
+            "packet_rate_by_size.svg",
+            "UDP from one thread: kpps by size",
+            BY_SIZE,
+            &[
                 ("loopback, counting sink", "kpps", Scale::Logarithmic),
                 (CLOSED_LOOPBACK, "kpps", Scale::Logarithmic),
                 ("veth, counting sink", "kpps", Scale::Logarithmic),
                 ("veth, closed port", "kpps", Scale::Logarithmic),
             ],
-            ..BY_SIZE
-        },
-        Plot {
-            file: "bandwidth_by_size.svg",
-            title: "UDP from one thread: Gbit/s by size",
-            panels: &[
+        ),
+        Plot::new(
+            "bandwidth_by_size.svg",
+            "UDP from one thread: Gbit/s by size",
+            BY_SIZE,
+            &[
                 ("loopback, counting sink", "Gbit/s", Scale::Logarithmic),
                 (CLOSED_LOOPBACK, "Gbit/s", Scale::Logarithmic),
                 ("veth, counting sink", "Gbit/s", Scale::Logarithmic),
                 ("veth, closed port", "Gbit/s", Scale::Logarithmic),
             ],
-            ..BY_SIZE
-        },
+        ),
     ],
     legend: "One thread on loopback to a closed port; all other points are in the plots.",
 };
 /// Scene without a receiver.
 pub(crate) const CLOSED_LOOPBACK: &str = "loopback, closed port";
-const BY_SIZE: Plot = Plot {
-    file: "",
-    title: "",
-    x_label: "bytes of payload",
-    x_scale: Scale::Logarithmic,
-    panels: &[],
-    has_range: false,
-};
+const BY_SIZE: (&str, Scale) = ("bytes of payload", Scale::Logarithmic);
 
 /// Paths and sinks by scene, and methods by contender.
 const SCENES: [(&str, Path, Sink); 4] = [

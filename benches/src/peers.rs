@@ -61,15 +61,17 @@ pub(crate) struct Args {
     peers: PathBuf,
 }
 
+const SENT: (&str, Scale) = ("sent (kpps)", Scale::Linear);
+
 pub(crate) const PROGRAMS: Section = Section {
     title: "Against other programs",
     command: "bench-peers",
     file: "peers.jsonl",
     tables: &[defaults("Every program with its defaults"), VARIANTS],
     plots: &[
-        curve("peers-udp-64.svg", "UDP 64 B, arrived by sent", &[("udp-64-most", "kpps", Scale::Linear)]),
-        curve("peers-udp-512.svg", "UDP 512 B, arrived by sent", &[("udp-512-most", "kpps", Scale::Linear)]),
-        curve("peers-udp-1200.svg", "UDP 1,200 B, arrived by sent", &[("udp-1200-most", "kpps", Scale::Linear)]),
+        Plot::new("peers-udp-64.svg", "UDP 64 B, arrived by sent", SENT, &[("udp-64-most", "kpps", Scale::Linear)]),
+        Plot::new("peers-udp-512.svg", "UDP 512 B, arrived by sent", SENT, &[("udp-512-most", "kpps", Scale::Linear)]),
+        Plot::new("peers-udp-1200.svg", "UDP 1,200 B, arrived by sent", SENT, &[("udp-1200-most", "kpps", Scale::Linear)]),
     ],
     legend: "\
 Figures are medians over the rounds. `+q`: with Convoy's txqueuelen on its interface. CPU time and system calls (kcalls:
@@ -138,21 +140,6 @@ const fn defaults(heading: &'static str) -> Table {
         line: Row::label,
         column: |row| short(&row.contender),
         has_spread: false,
-    }
-}
-
-const fn curve(
-    file: &'static str,
-    title: &'static str,
-    panels: &'static [(&'static str, &'static str, Scale)],
-) -> Plot {
-    Plot {
-        file,
-        title,
-        x_label: "sent (kpps)",
-        x_scale: Scale::Linear,
-        panels,
-        has_range: false,
     }
 }
 

@@ -19,11 +19,14 @@ pub(crate) struct Plot {
     /// Includes the unit.
     pub(crate) x_label: &'static str,
     pub(crate) x_scale: Scale,
-    /// Scene, unit and scale of each panel, from top to bottom; panels without points are omitted.
-    pub(crate) panels: &'static [(&'static str, &'static str, Scale)],
+    /// From top to bottom; panels without points are omitted.
+    pub(crate) panels: Panels,
     /// Whether grey lines show the lowest and highest value.
     pub(crate) has_range: bool,
 }
+
+/// Scene, unit and scale of a panel.
+pub(crate) type Panels = &'static [(&'static str, &'static str, Scale)];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scale {
@@ -92,6 +95,29 @@ struct Mark<'a> {
 }
 
 impl Plot {
+    /// A plot of medians alone.
+    pub(crate) const fn new(
+        file: &'static str,
+        title: &'static str,
+        (x_label, x_scale): (&'static str, Scale),
+        panels: Panels,
+    ) -> Self {
+        Self {
+            file,
+            title,
+            x_label,
+            x_scale,
+            panels,
+            has_range: false,
+        }
+    }
+
+    /// Adds the lowest and highest values.
+    pub(crate) const fn with_range(mut self) -> Self {
+        self.has_range = true;
+        self
+    }
+
     /// Draws the rows of `run` as a single-line SVG document; `None` if none has a place in a panel.
     pub(crate) fn svg(&self, run: &Run) -> anyhow::Result<Option<String>> {
         for (style, font) in [

@@ -48,6 +48,22 @@ pub(crate) fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| program.into())
 }
 
+/// Generates a key and a certificate for `subject` with openssl(1), valid for a day.
+pub(crate) fn generate_certificate(
+    [key, certificate]: &[PathBuf; 2],
+    subject: &str,
+) -> anyhow::Result<()> {
+    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1";
+    let mut openssl = Command::new("openssl");
+    openssl
+        .args(request.split(' '))
+        .args(["-subj", "/CN=bench"]);
+    openssl.args(["-addext", &format!("subjectAltName={subject}")]);
+    openssl.arg("-keyout").arg(key).arg("-out").arg(certificate);
+    output(&mut openssl).context("(fix: apt-get install openssl)")?;
+    Ok(())
+}
+
 /// A running program with its children, one process group; killed when dropped.
 pub(crate) struct Started {
     name: String,

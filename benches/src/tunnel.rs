@@ -11,8 +11,7 @@
 //!
 //! 1. [`scenes`]: the table of all scenes; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the scenes.
-//! 3. [`udp`]: rates of UDP; [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end that need no
-//!    root; [`gateway`]: gateways there; [`paths`]: clients, a hub and a TURN server; [`syscalls`]: their cost.
+//! 3. [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end that need no root; [`gateway`]: gateways there; [`paths`]: clients, a hub and a TURN server; [`syscalls`]: their cost.
 
 pub(crate) mod contender;
 mod gateway;
@@ -23,7 +22,6 @@ mod rootless;
 pub(crate) mod scenes;
 mod stand;
 pub(crate) mod syscalls;
-mod udp;
 
 pub(crate) use contender::{Contender, Set};
 pub(crate) use scenes::Scene;

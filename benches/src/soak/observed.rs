@@ -65,20 +65,18 @@ pub(crate) const SECTION: Section = Section {
     command: "soak",
     file: "soak.jsonl",
     tables: &[],
-    plots: &[Plot {
-        file: "soak.svg",
-        title: "Convoy soak: hub with 4 spokes, TCP both ways",
-        x_label: "time (s)",
-        x_scale: Scale::Linear,
-        panels: &[
+    plots: &[Plot::new(
+        "soak.svg",
+        "Convoy soak: hub with 4 spokes, TCP both ways",
+        ("time (s)", Scale::Linear),
+        &[
             ("TCP goodput", "Mbit/s", Scale::Linear),
             ("round trip", "ms", Scale::Logarithmic),
             ("memory, VmRSS", "MiB", Scale::Linear),
             ("descriptors", "open", Scale::Linear),
             ("drops", "packets/s", Scale::Linear),
         ],
-        has_range: false,
-    }],
+    )],
     legend: "",
 };
 

@@ -55,22 +55,12 @@ impl Certificates {
 
 /// Generates a key and a certificate called `name`; returns the fingerprint.
 fn generate(directory: &Path, name: &str) -> anyhow::Result<String> {
-    let [key, certificate] = files(directory, name);
-    let subject = format!("/CN={name}");
-    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1";
-    openssl(
-        Command::new("openssl")
-            .args(request.split(' '))
-            .args(["-subj", &subject, "-keyout"])
-            .arg(key)
-            .arg("-out")
-            .arg(&certificate),
-    )?;
-    let printed = openssl(
-        Command::new("openssl")
-            .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
-            .arg(certificate),
-    )?;
+    let files = files(directory, name);
+    programs::generate_certificate(&files, &format!("DNS:{name}"))?;
+    let [_, certificate] = files;
+    let mut openssl = Command::new("openssl");
+    openssl.args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]);
+    let printed = programs::output(openssl.arg(certificate))?;
     // `sha256 Fingerprint=AB:CD…`, in upper or lower case.
     let found = printed.trim().split_once('=');
     let (_, fingerprint) = found.context("openssl prints no fingerprint")?;
@@ -79,10 +69,6 @@ fn generate(directory: &Path, name: &str) -> anyhow::Result<String> {
 
 fn files(directory: &Path, name: &str) -> [PathBuf; 2] {
     ["key", "crt"].map(|kind| directory.join(format!("{name}.{kind}")))
-}
-
-fn openssl(command: &mut Command) -> anyhow::Result<String> {
-    programs::output(command).context("(fix: apt-get install openssl)")
 }
 
 /// Both daemons; killed when dropped.

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use super::contender::Contender;
 use super::processes::Processes;
 use super::rootless::wait_until_up;
-use crate::programs::{Started, find, output};
+use crate::programs::{Started, find, generate_certificate, output};
 
 /// The interface at all ends, as the lab names it.
 const TUNNEL: &str = "wg0";
@@ -126,14 +126,8 @@ impl Paths {
         let [(_, listening), (_, relay)] = AT_HUB;
         let place = &self.hub.namespace;
         fs::write(self.path("password"), format!("{PASSWORD}\n"))?;
-        let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1";
-        let mut openssl = place.command("openssl");
-        openssl
-            .args(request.split(' '))
-            .args(["-subj", "/CN=turn", "-addext"]);
-        openssl.arg(format!("subjectAltName=IP:{listening}"));
-        openssl.args(["-keyout", &self.path("key"), "-out", &self.path("crt")]);
-        output(&mut openssl).context("(fix: apt-get install openssl)")?;
+        let files = ["key", "crt"].map(|name| self.directory.path().join(name));
+        generate_certificate(&files, &format!("IP:{listening}"))?;
         let mut command = place.command(find("turnserver"));
         command.args(["-n", "--no-cli", "--lt-cred-mech", "--realm=bench"]);
         command.args(["--log-file=stdout", "--pidfile=/run/turnserver.pid"]);

@@ -1,15 +1,17 @@
 //! A contender between two namespaces, and the tests that run on it.
 
+mod costs;
+mod requests;
 mod tcp;
+mod udp;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use convoy_lab::measure::{self, Bed, Direction, Ends, process};
-use convoy_lab::traffic::{Exchange, LatencyReport, RoundTripReport};
+use anyhow::Context as _;
+use convoy_lab::measure::{self, Bed, Ends};
+use convoy_lab::traffic::LatencyReport;
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, Pid};
 
@@ -19,16 +21,11 @@ use super::openvpn::{self, Certificates, OpenVpn};
 use super::paths::Paths;
 use super::rootless::{self, Rootless};
 use super::scenes::{Figure, Scene, Test, UP};
-use super::udp;
 use crate::row::{Row, Run};
 
 /// The interface at both ends, as the lab names it.
 const TUNNEL: &str = "wg0";
-/// Duration of measuring the CPU time without traffic, and of the rest before.
-const IDLE: Duration = Duration::from_millis(750);
-const REST: Duration = Duration::from_millis(250);
 const PING: Duration = Duration::from_secs(1);
-const REQUESTS: Duration = Duration::from_secs(1);
 /// Time for which a load runs before and after the probes beside it.
 const MARGIN: Duration = Duration::from_millis(300);
 
@@ -274,102 +271,13 @@ impl Stand {
             }
             Test::Tcp(tcp) => self.tcp(tcp, wanted),
             Test::Requests { beside_tcp } => self.requests(beside_tcp),
-            Test::Connections(at_once) => {
-                let report = self.exchange(Exchange::TcpConnect { at_once })?;
-                Ok(Found::of([(Figure::Main, rate(&report))]))
-            }
-            Test::UdpOffered(payload, kpps) => {
-                let via = self.via();
-                let trial = udp::probe(self.ends(), via, payload, kpps.into(), udp::PROBE)?;
-                let found = Found::of([(Figure::Main, trial.arrived_pps() / 1e3)]);
-                Ok(found.limited(!trial.held_rate))
-            }
+            Test::Connections(at_once) => self.connections(at_once),
+            Test::UdpOffered(payload, kpps) => self.udp_offered(payload, kpps.into()),
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
             Test::Flows(flows) => self.beside_flows(flows, wanted),
             Test::Memory => self.memory(),
         }
-    }
-
-    fn cpu_idle(&mut self) -> anyhow::Result<Found> {
-        let Some(&[left, ..]) = self.daemons()?.as_deref() else {
-            return Ok(Found::default());
-        };
-        thread::sleep(REST);
-        let before = process::cpu_time(left)?;
-        thread::sleep(IDLE);
-        let used = process::cpu_time(left)? - before;
-        let percent = 100.0 * used.as_secs_f64() / IDLE.as_secs_f64();
-        Ok(Found::of([(Figure::Main, percent)]))
-    }
-
-    fn requests(&mut self, beside_tcp: bool) -> anyhow::Result<Found> {
-        use Figure::{P50, P99, P999, Rate, UdpP50, UdpP99, UdpP999};
-        // Before the load, which would delay it.
-        self.ends().answer_round_trips()?;
-        let mut load = None;
-        if beside_tcp {
-            load = Some(self.begin(Direction::Up, REQUESTS * 2 + 2 * MARGIN)?);
-            thread::sleep(MARGIN);
-        }
-        let tcp = self.exchange(Exchange::Tcp);
-        let has_udp = self.contender.kind != Kind::Socks;
-        let udp = has_udp.then(|| self.exchange(Exchange::Udp));
-        if let Some(load) = load {
-            self.ends().finish_tcp(load)?;
-        }
-        let (tcp, udp) = (tcp?, udp.transpose()?);
-        let udp_us = |of: fn(&RoundTripReport) -> Option<f64>| udp.as_ref().and_then(of);
-        let figures = [
-            (Rate, Some(rate(&tcp))),
-            (P50, tcp.p50_us),
-            (P99, tcp.p99_us),
-            (P999, tcp.p999_us),
-            (UdpP50, udp_us(|udp| udp.p50_us)),
-            (UdpP99, udp_us(|udp| udp.p99_us)),
-            (UdpP999, udp_us(|udp| udp.p999_us)),
-        ];
-        let figures = figures.into_iter();
-        let figures = figures.filter_map(|(figure, us)| Some((figure, us?)));
-        Ok(Found::of(figures))
-    }
-
-    fn exchange(&mut self, exchange: Exchange) -> anyhow::Result<RoundTripReport> {
-        let via = self.via();
-        self.ends().answer_round_trips()?;
-        let report = self.ends().round_trips(via, exchange, REQUESTS)?;
-        ensure!(report.answered > 0, "no request was answered");
-        Ok(report)
-    }
-
-    fn udp_rate(&mut self, payload: usize) -> anyhow::Result<Found> {
-        let via = self.via();
-        let key = (self.contender.name.clone(), payload);
-        let known = self.known_pps.get(&key).copied();
-        let found = udp::highest_rate(self.ends(), via, payload, known)?;
-        if let Some(found) = found {
-            self.known_pps.insert(key, found.rate_pps);
-        }
-        // More than 1 % loss at every rate counts as a rate of zero.
-        let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
-        let is_limited = found.is_some_and(|found| found.generator_limited);
-        Ok(Found::of([(Figure::Main, kpps)]).limited(is_limited))
-    }
-
-    fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
-        let via = self.via();
-        let points = udp::curve(self.ends(), via, payload)?;
-        let curve = points
-            .iter()
-            .map(|(kpps, trial)| (*kpps, trial.arrived_pps() / 1e3));
-        let curve: Vec<_> = curve.collect();
-        let most = (0..curve.len()).max_by(|a, b| curve[*a].1.total_cmp(&curve[*b].1));
-        let most = most.context("nothing was sent")?;
-        let found = Found::of([(Figure::Main, curve[most].1)]);
-        Ok(Found {
-            curve,
-            ..found.limited(!points[most].1.held_rate)
-        })
     }
 
     fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> anyhow::Result<Found> {
@@ -385,34 +293,6 @@ impl Stand {
         let mut found = found?;
         found.figures.push((Figure::Open, f64::from(open)));
         Ok(found)
-    }
-
-    fn memory(&mut self) -> anyhow::Result<Found> {
-        let Some(daemons) = self.daemons()? else {
-            return Ok(Found::default());
-        };
-        let most = self.peak(&daemons)?.max(self.earlier_peak);
-        Ok(Found::of([(Figure::Main, most as f64 / 1e6)]))
-    }
-
-    fn forget_peak(&mut self) -> anyhow::Result<()> {
-        if let Some(daemons) = self.daemons()? {
-            self.earlier_peak = self.earlier_peak.max(self.peak(&daemons)?);
-            for daemon in daemons {
-                process::forget_peak_memory(daemon)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Peak memory in bytes: of the larger daemon, or of all processes of a rootless program.
-    fn peak(&self, daemons: &[Pid]) -> anyhow::Result<u64> {
-        let each = daemons.iter().map(|&daemon| process::peak_memory(daemon));
-        let each: Vec<_> = each.collect::<Result<_, _>>()?;
-        Ok(match self.set {
-            Set::Programs => each.into_iter().max().unwrap_or(0),
-            Set::Rootless | Set::Gateways | Set::Paths => each.into_iter().sum(),
-        })
     }
 
     /// The traffic agents.
@@ -477,9 +357,4 @@ fn round_trips(latency: &LatencyReport) -> anyhow::Result<[(Figure, f64); 2]> {
     let both = latency.median_ms.zip(latency.p99_ms);
     let (median, p99) = both.context("no probe returned")?;
     Ok([(Figure::P50, median), (Figure::P99, p99)])
-}
-
-/// Answers per second.
-fn rate(report: &RoundTripReport) -> f64 {
-    report.answered as f64 / report.seconds
 }

@@ -7,10 +7,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use convoy_lab::measure::{Attempt, Ends, Found, Range, Trial, UdpLoad, rate_that_half_pass};
+use anyhow::Context as _;
+use convoy_lab::measure::{self, Attempt, Ends, Range, Trial, UdpLoad, rate_that_half_pass};
+
+use super::{Found, Stand};
+use crate::tunnel::scenes::Figure;
 
 /// Length of a search probe: long enough that queues hide no loss, short enough for many probes.
-pub(crate) const PROBE: Duration = Duration::from_millis(500);
+const PROBE: Duration = Duration::from_millis(500);
 /// Search range without a known rate.
 const RATES: Range = Range {
     start: 64_000.0,
@@ -24,22 +28,61 @@ const POINT: Duration = Duration::from_millis(400);
 const USELESS_POINTS: usize = 2;
 
 /// A rate asked for in kpps, and what became of it.
-pub(crate) type Point = (f64, Trial);
+type Point = (f64, Trial);
+
+impl Stand {
+    pub(super) fn udp_offered(&mut self, payload: usize, kpps: f64) -> anyhow::Result<Found> {
+        let via = self.via();
+        let trial = probe(self.ends(), via, payload, kpps, PROBE)?;
+        let found = Found::of([(Figure::Main, trial.arrived_pps() / 1e3)]);
+        Ok(found.limited(!trial.held_rate))
+    }
+
+    pub(super) fn udp_rate(&mut self, payload: usize) -> anyhow::Result<Found> {
+        let via = self.via();
+        let key = (self.contender.name.clone(), payload);
+        let known = self.known_pps.get(&key).copied();
+        let found = highest_rate(self.ends(), via, payload, known)?;
+        if let Some(found) = found {
+            self.known_pps.insert(key, found.rate_pps);
+        }
+        // More than 1 % loss at every rate counts as a rate of zero.
+        let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
+        let is_limited = found.is_some_and(|found| found.generator_limited);
+        Ok(Found::of([(Figure::Main, kpps)]).limited(is_limited))
+    }
+
+    pub(super) fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
+        let via = self.via();
+        let points = curve(self.ends(), via, payload)?;
+        let curve = points
+            .iter()
+            .map(|(kpps, trial)| (*kpps, trial.arrived_pps() / 1e3));
+        let curve: Vec<_> = curve.collect();
+        let most = (0..curve.len()).max_by(|a, b| curve[*a].1.total_cmp(&curve[*b].1));
+        let most = most.context("nothing was sent")?;
+        let found = Found::of([(Figure::Main, curve[most].1)]);
+        Ok(Found {
+            curve,
+            ..found.limited(!points[most].1.held_rate)
+        })
+    }
+}
 
 /// Searches around `known_pps` for the rate at which half of the probes lose at most 1 %.
-pub(crate) fn highest_rate(
+fn highest_rate(
     ends: &mut Ends,
     via: IpAddr,
     payload: usize,
     known_pps: Option<f64>,
-) -> anyhow::Result<Option<Found>> {
+) -> anyhow::Result<Option<measure::Found>> {
     rate_that_half_pass(RATES, known_pps, |Attempt { rate_pps, .. }| {
         probe(ends, via, payload, rate_pps / 1e3, PROBE)
     })
 }
 
 /// Sends packets of `payload` bytes at one rate after another.
-pub(crate) fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Point>> {
+fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Point>> {
     let mut points = Vec::new();
     for kpps in CURVE_KPPS {
         if is_over(&points) {
@@ -58,7 +101,7 @@ fn is_over(points: &[Point]) -> bool {
 }
 
 /// Sends packets of `payload` bytes at this rate to the far end's address `via`.
-pub(crate) fn probe(
+fn probe(
     ends: &mut Ends,
     via: IpAddr,
     payload: usize,

@@ -1,0 +1,65 @@
+//! Requests and answers on a stand, one in flight or over new connections.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::ensure;
+use convoy_lab::measure::Direction;
+use convoy_lab::traffic::{Exchange, RoundTripReport};
+
+use super::{Found, MARGIN, Stand};
+use crate::tunnel::contender::Kind;
+use crate::tunnel::scenes::Figure;
+
+const REQUESTS: Duration = Duration::from_secs(1);
+
+impl Stand {
+    pub(super) fn connections(&mut self, at_once: u32) -> anyhow::Result<Found> {
+        let report = self.exchange(Exchange::TcpConnect { at_once })?;
+        Ok(Found::of([(Figure::Main, rate(&report))]))
+    }
+
+    pub(super) fn requests(&mut self, beside_tcp: bool) -> anyhow::Result<Found> {
+        use Figure::{P50, P99, P999, Rate, UdpP50, UdpP99, UdpP999};
+        // Before the load, which would delay it.
+        self.ends().answer_round_trips()?;
+        let mut load = None;
+        if beside_tcp {
+            load = Some(self.begin(Direction::Up, REQUESTS * 2 + 2 * MARGIN)?);
+            thread::sleep(MARGIN);
+        }
+        let tcp = self.exchange(Exchange::Tcp);
+        let has_udp = self.contender.kind != Kind::Socks;
+        let udp = has_udp.then(|| self.exchange(Exchange::Udp));
+        if let Some(load) = load {
+            self.ends().finish_tcp(load)?;
+        }
+        let (tcp, udp) = (tcp?, udp.transpose()?);
+        let udp_us = |of: fn(&RoundTripReport) -> Option<f64>| udp.as_ref().and_then(of);
+        let figures = [
+            (Rate, Some(rate(&tcp))),
+            (P50, tcp.p50_us),
+            (P99, tcp.p99_us),
+            (P999, tcp.p999_us),
+            (UdpP50, udp_us(|udp| udp.p50_us)),
+            (UdpP99, udp_us(|udp| udp.p99_us)),
+            (UdpP999, udp_us(|udp| udp.p999_us)),
+        ];
+        let figures = figures.into_iter();
+        let figures = figures.filter_map(|(figure, us)| Some((figure, us?)));
+        Ok(Found::of(figures))
+    }
+
+    fn exchange(&mut self, exchange: Exchange) -> anyhow::Result<RoundTripReport> {
+        let via = self.via();
+        self.ends().answer_round_trips()?;
+        let report = self.ends().round_trips(via, exchange, REQUESTS)?;
+        ensure!(report.answered > 0, "no request was answered");
+        Ok(report)
+    }
+}
+
+/// Answers per second.
+fn rate(report: &RoundTripReport) -> f64 {
+    report.answered as f64 / report.seconds
+}
