@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use convoy_rows::row::Run;
+use convoy_rows::section::Section;
 
-use crate::row::Run;
-use crate::section::Section;
 use crate::tunnel::{Contender, scenes};
 use change::SIDES;
 use stages::Effort;

@@ -29,12 +29,12 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use convoy_lab::flood::Datagrams;
 use convoy_lab::measure::{Direction, process};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
 
 use crate::programs;
 use crate::rounds::rotated;
-use crate::row::{Row, Run};
-use crate::section::Section;
-use crate::table::Table;
 use scene::{Captured, Scene, beside};
 use verdict::DAEMON;
 

@@ -19,14 +19,14 @@ use anyhow::{Context as _, ensure};
 use convoy_lab::measure::{Between, Direction, Ends, TcpLoad, process::group_cpu_time};
 use convoy_lab::traffic::Agent;
 use convoy_lab::{Lab, Namespace, Pid, eventually};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
 use tempfile::NamedTempFile;
 
 use crate::agent::agent;
 use crate::programs::{Started, ensure_built, find};
 use crate::rounds::{Progress, rotated};
-use crate::row::{Row, Run};
-use crate::section::Section;
-use crate::table::Table;
 use crate::tunnel::syscalls;
 
 /// Measures convoy forward (tokio's own copy, buffers, splice(2)) and other forwarders (root)

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::plot::{Plot, Scale};
+use convoy_rows::plot::{Plot, Scale};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
+
 use crate::programs::first_line;
 use crate::rounds::{Progress, rotated};
-use crate::row::{Row, Run};
-use crate::section::Section;
 use crate::speedtest;
-use crate::table::Table;
 use crate::tunnel::Contender;
 use crate::tunnel::contender::{self, CONVOY};
 

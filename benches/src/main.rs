@@ -1,31 +1,22 @@
 //! `convoy-bench`: runs all long measurements and writes the page with their results.
 //!
-//! 1. [`row`]: the one form of all results; [`origin`]: the run that they came from.
-//! 2. [`section`]: prints and keeps a result, and shows it on the page, by a [`table`], a [`plot`] and its [`claim`]s;
-//!    [`ratio`]: figures side by side with their confidence.
-//! 3. One subcommand each: [`peers`], [`commits`], … Their scenes, contenders, tables and plots are data.
-//! 4. [`tunnel`]: the scenes in which tunnels are compared; [`rounds`]: the order of measurements.
+//! 1. [`convoy_rows`]: the one form of all results, and what shows them.
+//! 2. One subcommand each: [`peers`], [`commits`], … Their scenes, contenders, tables and plots are data.
+//! 3. [`tunnel`]: the scenes in which tunnels are compared; [`rounds`]: the order of measurements.
 
 mod agent;
-mod claim;
 mod commits;
 mod flood;
 mod forward;
 mod growth;
-mod origin;
 mod packets;
 mod peers;
-mod plot;
 mod programs;
-mod ratio;
 mod record;
 mod report;
 mod rounds;
-mod row;
-mod section;
 mod soak;
 mod speedtest;
-mod table;
 mod tunnel;
 
 use std::process::ExitCode;

@@ -16,10 +16,11 @@ mod send;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::plot::{Plot, Scale};
-use crate::row::{Row, Run};
-use crate::section::Section;
-use crate::table::Table;
+use convoy_rows::plot::{Plot, Scale};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
+
 use send::{Method, Path, Point, Sink};
 
 /// Sends datagrams as fast as this machine can, and writes rates, bandwidths and plots (root)

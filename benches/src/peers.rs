@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use convoy_lab::wireguard::TunnelOptions;
+use convoy_rows::plot::{Plot, Scale};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
 
-use crate::plot::{Plot, Scale};
 use crate::programs;
 use crate::rounds::{Progress, rotated};
-use crate::row::{Row, Run};
-use crate::section::Section;
-use crate::table::Table;
 use crate::tunnel::{Contender, Scene, Set, Stand, scenes};
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables

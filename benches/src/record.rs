@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
+use convoy_rows::origin::Origin;
+use convoy_rows::row::{self, Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
 use serde_json::Value;
 
-use crate::origin::Origin;
 use crate::programs::{self, first_line};
-use crate::row::{self, Row, Run};
-use crate::section::Section;
 use crate::speedtest;
-use crate::table::Table;
 
 /// Runs a program that measures, and records its result and origin in a file
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
+use convoy_rows::origin;
+use convoy_rows::row::{self, Run};
+use convoy_rows::section::{Section, TARGETS};
 
-use crate::origin;
-use crate::row::{self, Run};
-use crate::section::{Section, TARGETS};
 use crate::{forward, growth, packets, peers, soak};
 
 /// Writes the page of all committed results and its plots

@@ -29,10 +29,10 @@ use std::thread;
 
 use anyhow::ensure;
 use convoy_lab::measure::Host;
+use convoy_rows::origin;
+use convoy_rows::row::Run;
 
-use crate::origin;
 use crate::programs::{self, first_line};
-use crate::row::Run;
 use hub::{Hub, SPOKES};
 use observed::Observed;
 pub(crate) use observed::SECTION;

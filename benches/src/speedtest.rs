@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context as _;
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
+use convoy_rows::table::Table;
 use serde_json::Value;
 
 use crate::programs;
-use crate::row::{Row, Run};
-use crate::section::Section;
-use crate::table::Table;
 
 /// Figures of a test in the program's output, with their names and units here.
 const FIGURES: [(&str, (&str, &str)); 11] = [

@@ -1,9 +1,8 @@
 //! Changes of stages, their noise, and the table that shows them.
 
 use convoy_lab::measure::Sample;
-
-use crate::row::Run;
-use crate::table::{self, cell, number, spread};
+use convoy_rows::row::Run;
+use convoy_rows::table::{self, cell, number, spread};
 
 /// The lowest noise that a result claims, however steady its run was.
 const LEAST_NOISE: f64 = 0.01;
@@ -75,7 +74,7 @@ pub(super) fn scenes(run: &Run) -> Vec<String> {
 }
 
 fn values(run: &Run, scene: &str, contender: &str, figure: &str) -> Vec<f64> {
-    let is_in = |row: &crate::row::Row| {
+    let is_in = |row: &convoy_rows::row::Row| {
         row.scene == scene && row.contender == contender && row.figure == figure
     };
     run.by_round(is_in).into_values().collect()
@@ -141,7 +140,7 @@ fn time(nanoseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Row;
+    use convoy_rows::row::Row;
 
     fn stage([base, again]: [[f64; 3]; 2], head: [f64; 3]) -> Stage {
         let mut run = Run::new(Vec::new());

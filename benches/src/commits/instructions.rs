@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use convoy_rows::row::{Row, Run};
 
 use super::change::{BASE, HEAD, INSTRUCTIONS, scenes};
 use super::tree::Tree;
-use crate::row::{Row, Run};
 
 /// `convoy_stages::measured`, whatever the compiler adds to its name.
 const MEASURED: &str = "*convoy_stages*measured*";

@@ -14,12 +14,12 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
+use convoy_rows::row::{Row, Run};
 
 use super::change::{AGAIN, BASE, HEAD, TIME};
 use super::tree::Tree;
 use crate::programs;
 use crate::rounds::{Progress, rotated};
-use crate::row::{Row, Run};
 
 /// The stages to measure, and the time for them.
 pub(super) struct Effort {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use convoy_rows::origin::commit_of;
 
-use crate::origin::commit_of;
 use crate::programs::{self, first_line};
 
 /// The other commit's files; all of them may be deleted.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::ensure;
 use convoy_lab::measure::Sample;
 use convoy_lab::wireguard::TunnelOptions;
+use convoy_rows::row::{Run, decimals};
+use convoy_rows::table::{self, cell, spread};
 
 use crate::rounds::{Progress, rotated};
-use crate::row::{Run, decimals};
-use crate::table::{self, cell, spread};
 use crate::tunnel::scenes::{SCENES, tests_of};
 use crate::tunnel::{Contender, Scene, Stand};
 

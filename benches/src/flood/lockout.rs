@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use convoy_lab::LabError;
 use convoy_lab::flood::Datagrams;
+use convoy_rows::row::{Row, Run};
+use convoy_rows::table::Table;
 
 use super::scene::{Scene, beside};
-use crate::row::{Row, Run};
-use crate::table::Table;
 use crate::tunnel::Stand;
 
 pub(super) const SCENE: &str = "forged";

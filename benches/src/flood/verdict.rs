@@ -1,9 +1,9 @@
 //! Judges the figures of each kind of flood.
 
 use convoy_lab::measure::Sample;
+use convoy_rows::row::Run;
 
 use super::lockout;
-use crate::row::Run;
 
 /// The contender that is judged: the daemon, at whose port the flood is aimed.
 pub(super) const DAEMON: &str = "daemon";
@@ -83,7 +83,7 @@ fn of_scene(run: &Run, scene: &str, kpps: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Row;
+    use convoy_rows::row::Row;
 
     fn run(scene: &str, kept: f64, reached: f64) -> Run {
         let mut run = Run::new(Vec::new());

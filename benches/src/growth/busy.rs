@@ -5,8 +5,9 @@ mod flow;
 
 use std::time::Duration;
 
-use crate::row::{Row, Run};
-use crate::table::Table;
+use convoy_rows::row::{Row, Run};
+use convoy_rows::table::Table;
+
 use crate::tunnel::Contender;
 use crowd::{Carried, Crowd, PAYLOAD, Traffic};
 

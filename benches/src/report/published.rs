@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use convoy_lab::measure::Sample;
+use convoy_rows::row::Run;
+use convoy_rows::table;
 
 use crate::packets::CLOSED_LOOPBACK;
 use crate::record::{BELOW_SENDMSG, BOTH, COPIES, SENDS};
-use crate::row::Run;
 use crate::speedtest::{SEGMENTS_PER_SEND, UPLOAD};
-use crate::table;
 
 /// A figure in words, as published, and its counterpart in a result file.
 type Figure = (
@@ -85,7 +85,7 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
 
 /// The gain in throughput of the first configuration over the second.
 fn gain(run: &Run) -> Option<String> {
-    let is_rate = |row: &&crate::row::Row| row.scene == UPLOAD && row.unit == "Gbit/s";
+    let is_rate = |row: &&convoy_rows::row::Row| row.scene == UPLOAD && row.unit == "Gbit/s";
     let rates: Vec<_> = run.rows.iter().filter(is_rate).collect();
     let (first, last) = (&rates.first()?.contender, &rates.last()?.contender);
     let of = |name: &String| -> Vec<f64> {
@@ -180,7 +180,7 @@ fn flatness(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Row;
+    use convoy_rows::row::Row;
 
     #[test]
     fn shares_and_the_median_leave_empty_batches_out() {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use convoy_lab::traffic::LatencyReport;
+use convoy_rows::plot::{EVENTS, Plot, Scale};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::section::Section;
 
 use super::events::{Event, Kind};
 use super::streams::Stream;
-use crate::plot::{EVENTS, Plot, Scale};
-use crate::row::{Row, Run};
-use crate::section::Section;
 
 /// A whole run. Times are seconds since the start of the load unless noted.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@ use convoy_lab::measure::{self, Bed, Ends};
 use convoy_lab::traffic::LatencyReport;
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Namespace, Pid};
+use convoy_rows::row::{Row, Run};
 
 use super::contender::{Contender, Kind, Set};
 use super::gateway::{self, Gateway};
@@ -21,7 +22,6 @@ use super::openvpn::{self, Certificates, OpenVpn};
 use super::paths::Paths;
 use super::rootless::{self, Rootless};
 use super::scenes::{Figure, Scene, Test, UP};
-use crate::row::{Row, Run};
 
 /// The interface at both ends, as the lab names it.
 const TUNNEL: &str = "wg0";

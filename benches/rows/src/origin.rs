@@ -2,41 +2,41 @@
 
 use std::{env, path::Path, process::Command};
 
+use anyhow::ensure;
 use convoy_lab::measure::Host;
 use serde::{Deserialize, Serialize};
 
-use crate::programs::first_line;
-
 /// Directory of the committed result files, relative to the source tree's root.
-pub(crate) const DIRECTORY: &str = "benches/results";
+pub const DIRECTORY: &str = "benches/results";
 /// The page that `make report` writes.
-pub(crate) const PAGE: &str = "benches/RESULTS.md";
+pub const PAGE: &str = "benches/RESULTS.md";
 
 /// Where a result comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Origin {
+pub struct Origin {
     /// The machine.
-    pub(crate) host: Host,
+    pub host: Host,
     /// Commit of the source tree; ends in `-dirty` if that had uncommitted changes.
-    pub(crate) commit: String,
+    pub commit: String,
     /// UTC.
-    pub(crate) started: String,
-    pub(crate) command: Vec<String>,
+    pub started: String,
+    /// The command line.
+    pub command: Vec<String>,
     /// Versions of the programs that took part, as they print them.
-    pub(crate) versions: Vec<String>,
+    pub versions: Vec<String>,
     /// Contenders that are absent and tests that failed, with the reasons; and verdicts.
     #[serde(default)]
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Origin {
     /// Origin of a run of this program that starts now.
-    pub(crate) fn of_this_run(versions: Vec<String>) -> Self {
+    pub fn of_this_run(versions: Vec<String>) -> Self {
         Self::of_command(env::args().collect(), versions)
     }
 
     /// Origin of a run of `command` that starts now.
-    pub(crate) fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
+    pub fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
         let now = jiff::Timestamp::now();
         Self {
             host: Host::of_this_machine(),
@@ -49,12 +49,12 @@ impl Origin {
     }
 
     /// Machine, commit and time in one line, for plots.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         format!("{} · {} · {}", self.host, self.commit, self.started)
     }
 
     /// The same for the page, with versions and the command line.
-    pub(crate) fn paragraph(&self) -> String {
+    pub fn paragraph(&self) -> String {
         let (host, commit, started) = (&self.host, &self.commit, &self.started);
         let versions = self.versions.iter().map(|version| format!(", {version}"));
         let (versions, command) = (versions.collect::<String>(), self.command.join(" "));
@@ -66,14 +66,17 @@ impl Origin {
 ///
 /// # Errors
 /// Outside a repository, or without git.
-pub(crate) fn commit_of(tree: &Path) -> anyhow::Result<String> {
+pub fn commit_of(tree: &Path) -> anyhow::Result<String> {
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
-        first_line(git.arg("-C").arg(tree).args(arguments))
+        let output = git.arg("-C").arg(tree).args(arguments).output()?;
+        ensure!(output.status.success(), "git ended with {}", output.status);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        Ok(printed.lines().next().unwrap_or_default().to_owned())
     };
     let commit = git(&["describe", "--always", "--abbrev=12", "--exclude=*"])?;
-    let results = format!(":(top,exclude){}", DIRECTORY);
-    let page = format!(":(top,exclude){}", PAGE);
+    let results = format!(":(top,exclude){DIRECTORY}");
+    let page = format!(":(top,exclude){PAGE}");
     let status = ["status", "--porcelain", "--untracked-files=no", "--"];
     let changed = git(&[&status[..], &[":/", &results, &page]].concat())?;
     let mark = if changed.is_empty() { "" } else { "-dirty" };
@@ -92,7 +95,7 @@ mod tests {
             let mut git = Command::new("git");
             git.arg("-C").arg(tree.path());
             git.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
-            first_line(git.args(arguments.split(' '))).unwrap()
+            assert!(git.args(arguments.split(' ')).status().unwrap().success());
         };
         let source = tree.path().join("source");
         let result = tree.path().join(DIRECTORY).join("a.jsonl");

@@ -13,23 +13,27 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::row::{Row, Run};
 
 /// A plot of the rows that have a place on an axis.
-pub(crate) struct Plot {
-    pub(crate) file: &'static str,
-    pub(crate) title: &'static str,
+pub struct Plot {
+    /// Name of the picture's file.
+    pub file: &'static str,
+    /// Headline.
+    pub title: &'static str,
     /// Includes the unit.
-    pub(crate) x_label: &'static str,
-    pub(crate) x_scale: Scale,
+    pub x_label: &'static str,
+    /// Scale of the horizontal axis.
+    pub x_scale: Scale,
     /// From top to bottom; panels without points are omitted.
-    pub(crate) panels: Panels,
+    pub panels: Panels,
     /// Whether grey lines show the lowest and highest value.
-    pub(crate) has_range: bool,
+    pub has_range: bool,
 }
 
 /// Scene, unit and scale of a panel.
-pub(crate) type Panels = &'static [(&'static str, &'static str, Scale)];
+pub type Panels = &'static [(&'static str, &'static str, Scale)];
 
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Scale {
+pub enum Scale {
     /// From zero.
     #[default]
     Linear,
@@ -38,7 +42,7 @@ pub(crate) enum Scale {
 }
 
 /// Scene of rows that are spans of time, from `at` to the value, drawn through all panels.
-pub(crate) const EVENTS: &str = "events";
+pub const EVENTS: &str = "events";
 
 // Colours that everyone can tell apart (Okabe and Ito, 2008).
 const COLOURS: [RGBColor; 7] = [
@@ -96,7 +100,7 @@ struct Mark<'a> {
 
 impl Plot {
     /// A plot of medians alone.
-    pub(crate) const fn new(
+    pub const fn new(
         file: &'static str,
         title: &'static str,
         (x_label, x_scale): (&'static str, Scale),
@@ -113,13 +117,13 @@ impl Plot {
     }
 
     /// Adds the lowest and highest values.
-    pub(crate) const fn with_range(mut self) -> Self {
+    pub const fn with_range(mut self) -> Self {
         self.has_range = true;
         self
     }
 
     /// Draws the rows of `run` as a single-line SVG document; `None` if none has a place in a panel.
-    pub(crate) fn svg(&self, run: &Run) -> anyhow::Result<Option<String>> {
+    pub fn svg(&self, run: &Run) -> anyhow::Result<Option<String>> {
         for (style, font) in [
             (FontStyle::Normal, dejavu::sans::regular()),
             (FontStyle::Bold, dejavu::sans::bold()),

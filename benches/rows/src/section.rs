@@ -9,16 +9,19 @@ use crate::row::{self, Row, Run};
 use crate::table::Table;
 
 /// A command's result: where it is kept, and what shows it.
-pub(crate) struct Section {
-    pub(crate) title: &'static str,
+pub struct Section {
+    /// Heading on the page.
+    pub title: &'static str,
     /// Target of `make`.
-    pub(crate) command: &'static str,
+    pub command: &'static str,
     /// Result file.
-    pub(crate) file: &'static str,
-    pub(crate) tables: &'static [Table],
-    pub(crate) plots: &'static [Plot],
+    pub file: &'static str,
+    /// In the order of the page.
+    pub tables: &'static [Table],
+    /// Each with a file of its own.
+    pub plots: &'static [Plot],
     /// Explains the figures.
-    pub(crate) legend: &'static str,
+    pub legend: &'static str,
 }
 
 const LIMITED: &str =
@@ -35,7 +38,7 @@ const DETAILS: [&str; 8] = [
     "tcp-8-up-syscalls",
 ];
 /// Tells how targets are judged.
-pub(crate) const TARGETS: &str = "\
+pub const TARGETS: &str = "\
 A ratio divides the figures within each round, by those of the other with the best median. Brackets hold its 95 %
 interval (between two order statistics), or for fewer than six rounds its lowest and highest value. A target is met by
 the whole interval (`yes`) or only by the median (`median`).
@@ -52,7 +55,7 @@ impl Section {
     }
 
     /// The same for the page: without details, and without [`TARGETS`].
-    pub(crate) fn page(&self, run: &Run) -> String {
+    pub fn page(&self, run: &Run) -> String {
         let is_detail = |row: &Row| DETAILS.iter().any(|it| row.scene.contains(it));
         let rows = run
             .rows
@@ -90,7 +93,7 @@ impl Section {
 
     /// Prints a result. Writes it and its plots to `named`, or if that is absent and the result is `whole`, to the usual
     /// file: a partial or trial run is kept only in a named file.
-    pub(crate) fn keep(&self, run: &Run, named: Option<&Path>, whole: bool) -> anyhow::Result<()> {
+    pub fn keep(&self, run: &Run, named: Option<&Path>, whole: bool) -> anyhow::Result<()> {
         println!("{}", self.text(run));
         let Some(file) = self.file(named, whole) else {
             return Ok(());
@@ -103,7 +106,7 @@ impl Section {
     }
 
     /// Draws the plots that have points.
-    pub(crate) fn pictures(&self, run: &Run) -> anyhow::Result<Vec<(&'static Plot, String)>> {
+    pub fn pictures(&self, run: &Run) -> anyhow::Result<Vec<(&'static Plot, String)>> {
         let drawn = self.plots.iter().map(|plot| Ok((plot, plot.svg(run)?)));
         let drawn = drawn.collect::<anyhow::Result<Vec<_>>>()?.into_iter();
         Ok(drawn.filter_map(|(plot, svg)| Some((plot, svg?))).collect())
@@ -162,7 +165,14 @@ mod tests {
 
     #[test]
     fn only_a_whole_result_is_kept_without_a_named_file() {
-        let section = &crate::forward::SECTION;
+        let section = Section {
+            title: "",
+            command: "",
+            file: "forward.jsonl",
+            tables: &[],
+            plots: &[],
+            legend: "",
+        };
         let usual = Path::new(origin::DIRECTORY).join("forward.jsonl");
         assert_eq!(section.file(None, true), Some(usual));
         assert_eq!(section.file(None, false), None);

@@ -8,22 +8,24 @@ use convoy_lab::measure::Sample;
 use crate::row::{Row, decimals};
 
 /// Medians of rows, by two of their properties.
-pub(crate) struct Table {
+pub struct Table {
     /// Heading above; empty for none.
-    pub(crate) heading: &'static str,
+    pub heading: &'static str,
     /// Chooses the rows.
-    pub(crate) shows: fn(&Row) -> bool,
+    pub shows: fn(&Row) -> bool,
     /// Title of the first column.
-    pub(crate) corner: &'static str,
-    pub(crate) line: fn(&Row) -> String,
-    pub(crate) column: fn(&Row) -> String,
+    pub corner: &'static str,
+    /// Title of a row's line.
+    pub line: fn(&Row) -> String,
+    /// Title of a row's column.
+    pub column: fn(&Row) -> String,
     /// Whether the lowest and highest value follow the median.
-    pub(crate) has_spread: bool,
+    pub has_spread: bool,
 }
 
 impl Table {
     /// Draws the table; empty if it shows no row. Lines and columns come in the order of the rows.
-    pub(crate) fn text(&self, rows: &[Row]) -> String {
+    pub fn text(&self, rows: &[Row]) -> String {
         let rows: Vec<_> = rows.iter().filter(|row| (self.shows)(row)).collect();
         let (mut lines, mut columns) = (Vec::new(), Vec::new());
         for row in &rows {
@@ -71,7 +73,7 @@ fn add(known: &mut Vec<String>, name: String) {
 }
 
 /// A table: the first column flush left, the others flush right. Bars separate the titles in `head`.
-pub(crate) fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Drawn::new();
     table
         .load_style(ASCII_MARKDOWN)
@@ -91,17 +93,17 @@ pub(crate) fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) 
 }
 
 /// A cell; a dash if there is no value.
-pub(crate) fn cell(value: Option<impl Display>) -> String {
+pub fn cell(value: Option<impl Display>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
 /// A cell with a number.
-pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
+pub fn number(value: Option<f64>, decimals: usize) -> String {
     cell(value.map(|value| format!("{value:.decimals$}")))
 }
 
 /// The median, with the lowest and highest value in brackets if there are several.
-pub(crate) fn spread(sample: &Sample, decimals: usize) -> String {
+pub fn spread(sample: &Sample, decimals: usize) -> String {
     let Sample {
         median, min, max, ..
     } = sample;

@@ -16,30 +16,34 @@ use crate::ratio::Ratio;
 /// One measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Row {
+pub struct Row {
     /// Test in which it was measured.
-    pub(crate) scene: String,
+    pub scene: String,
     /// Program or configuration that was measured.
-    pub(crate) contender: String,
+    pub contender: String,
     /// Figure in words; may be empty if the unit says it all.
-    pub(crate) figure: String,
-    pub(crate) unit: String,
+    pub figure: String,
+    /// Unit; decides how many decimals are shown, and whether more is better.
+    pub unit: String,
     /// Position on the axis along which a scene varies: bytes, peers, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) at: Option<f64>,
+    pub at: Option<f64>,
     /// Starts at 0.
-    pub(crate) round: u32,
-    pub(crate) value: f64,
+    pub round: u32,
+    /// Value, in the unit.
+    pub value: f64,
     /// Whether the generator, not the contender, set the limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_limited: bool,
+    pub is_limited: bool,
 }
 
 /// All rows of one command.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) origin: Origin,
-    pub(crate) rows: Vec<Row>,
+pub struct Run {
+    /// The run's machine, commit and command.
+    pub origin: Origin,
+    /// In the order of measurement.
+    pub rows: Vec<Row>,
 }
 
 /// Units: decimals shown, and whether more is better.
@@ -68,19 +72,20 @@ const UNITS: [(&str, usize, bool); 21] = [
 ];
 
 /// Decimals shown of values in a unit.
-pub(crate) fn decimals(unit: &str) -> usize {
+pub fn decimals(unit: &str) -> usize {
     let known = UNITS.iter().find(|(name, ..)| *name == unit);
     known.map_or(0, |(_, decimals, _)| *decimals)
 }
 
 /// Whether more of a unit is better.
-pub(crate) fn is_more_better(unit: &str) -> bool {
+pub fn is_more_better(unit: &str) -> bool {
     let known = UNITS.iter().find(|(name, ..)| *name == unit);
     known.is_none_or(|(.., is_more_better)| *is_more_better)
 }
 
 impl Row {
-    pub(crate) fn new(
+    /// A value of a contender in a scene, with its figure and unit.
+    pub fn new(
         scene: &str,
         contender: &str,
         (figure, unit): (&str, &str),
@@ -100,19 +105,19 @@ impl Row {
     }
 
     /// Places the row on its scene's axis.
-    pub(crate) fn at(mut self, at: f64) -> Self {
+    pub fn at(mut self, at: f64) -> Self {
         self.at = Some(at);
         self
     }
 
     /// Marks the row if the generator set the limit.
-    pub(crate) fn limited(mut self, is_limited: bool) -> Self {
+    pub fn limited(mut self, is_limited: bool) -> Self {
         self.is_limited = is_limited;
         self
     }
 
     /// The figure with its unit.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match (&self.figure[..], &self.unit[..]) {
             ("", unit) => unit.to_owned(),
             (figure, "") => figure.to_owned(),
@@ -123,7 +128,7 @@ impl Row {
 
 impl Run {
     /// A run of this program that starts now.
-    pub(crate) fn new(versions: Vec<String>) -> Self {
+    pub fn new(versions: Vec<String>) -> Self {
         Self {
             origin: Origin::of_this_run(versions),
             rows: Vec::new(),
@@ -131,30 +136,31 @@ impl Run {
     }
 
     /// Adds a row, unless its value is no number.
-    pub(crate) fn push(&mut self, row: Row) {
+    pub fn push(&mut self, row: Row) {
         if row.value.is_finite() {
             self.rows.push(row);
         }
     }
 
     /// Values of the rows that `is_in` selects, by round.
-    pub(crate) fn by_round(&self, is_in: impl Fn(&Row) -> bool) -> BTreeMap<u32, f64> {
+    pub fn by_round(&self, is_in: impl Fn(&Row) -> bool) -> BTreeMap<u32, f64> {
         let rows = self.rows.iter().filter(|row| is_in(row));
         rows.map(|row| (row.round, row.value)).collect()
     }
 
     /// Values of a contender in a scene, by round.
-    pub(crate) fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
+    pub fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
         self.by_round(|row| row.scene == scene && row.contender == contender && row.at.is_none())
     }
 
-    pub(crate) fn median(&self, scene: &str, contender: &str) -> Option<f64> {
+    /// Median of a contender in a scene.
+    pub fn median(&self, scene: &str, contender: &str) -> Option<f64> {
         let values = self.values(scene, contender).into_values();
         Some(Sample::of(values.collect())?.median)
     }
 
     /// Ratio of two contenders in a scene, within each round.
-    pub(crate) fn ratio(&self, scene: &str, one: &str, other: &str) -> Option<Ratio> {
+    pub fn ratio(&self, scene: &str, one: &str, other: &str) -> Option<Ratio> {
         let other = self.values(scene, other);
         let values = self.values(scene, one).into_iter();
         let ratios = values.filter_map(|(round, value)| Some(value / other.get(&round)?));
@@ -165,7 +171,7 @@ impl Run {
     ///
     /// # Errors
     /// Names the file, the line and the place in it.
-    pub(crate) fn load(file: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn load(file: &Path) -> anyhow::Result<Option<Self>> {
         let text = match fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| file.display().to_string())?,
@@ -182,7 +188,7 @@ impl Run {
     }
 
     /// Writes a result file, and prints its path.
-    pub(crate) fn save(&self, file: &Path) -> anyhow::Result<()> {
+    pub fn save(&self, file: &Path) -> anyhow::Result<()> {
         let mut text = serde_json::to_string(&self.origin)? + "\n";
         for row in &self.rows {
             text += &(serde_json::to_string(row)? + "\n");
@@ -194,7 +200,7 @@ impl Run {
 }
 
 /// Writes a file and creates its directory.
-pub(crate) fn write(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
+pub fn write(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
     let written = directory.and_then(|()| fs::write(file, bytes));
     written.with_context(|| file.display().to_string())

@@ -7,16 +7,17 @@ const CONFIDENCE: f64 = 0.95;
 
 /// Values of all rounds, with the confidence interval of their median.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ratio {
-    pub(crate) sample: Sample,
+pub struct Ratio {
+    /// The values, with their median and range.
+    pub sample: Sample,
     /// The 95 % confidence interval of the median; `None` for fewer than six rounds.
-    pub(crate) interval: Option<[f64; 2]>,
+    pub interval: Option<[f64; 2]>,
 }
 
 impl Ratio {
     /// The interval lies between two order statistics (an inverted sign test). It assumes nothing about the
     /// distribution and needs no random numbers. Of 9 values they are the second and the eighth (96.1 %).
-    pub(crate) fn of(values: Vec<f64>) -> Option<Self> {
+    pub fn of(values: Vec<f64>) -> Option<Self> {
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let ends = |left_out| [sorted[left_out], sorted[sorted.len() - 1 - left_out]];
@@ -27,14 +28,14 @@ impl Ratio {
     }
 
     /// `0.97 (0.95–1.01)`: the median and the interval, or if there is none, the lowest and highest value.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { sample, interval } = self;
         let [low, high] = interval.unwrap_or([sample.min, sample.max]);
         format!("{:.2} ({low:.2}–{high:.2})", sample.median)
     }
 
     /// Whether the values meet a target: in the whole interval, only at the median, or not.
-    pub(crate) fn judge(&self, holds: impl Fn(f64) -> bool) -> &'static str {
+    pub fn judge(&self, holds: impl Fn(f64) -> bool) -> &'static str {
         let interval = self.interval;
         let is_sure = interval.is_some_and(|[low, high]| holds(low) && holds(high));
         match holds(self.sample.median) {
