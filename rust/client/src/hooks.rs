@@ -9,11 +9,12 @@ pub(super) mod strays;
 use std::{
     env,
     fmt::Display,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
+use anyhow::bail;
 use convoy_config::{Config, Interface, Located, Untrusted, expand_hook};
 use convoy_lifecycle::Moment;
 use convoy_process::terminal::Terminal;
@@ -43,6 +44,17 @@ pub(crate) enum HookError {
     /// It exceeded its time.
     #[error("{hook} took longer than {} s and was ended", limit.as_secs())]
     TimedOut { hook: String, limit: Duration },
+}
+
+/// Refuses hooks that somebody else may have written.
+pub(crate) fn ensure_hooks_may_run(path: &Path, config: &Config) -> anyhow::Result<()> {
+    match &config.hooks_trusted {
+        Err(reason) if config.interface.has_hooks() => bail!(
+            "the hooks of {} may not run: {reason} (fix: let only root, or you, write to it, or remove the hooks)",
+            path.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The hooks of one moment, ready to run.

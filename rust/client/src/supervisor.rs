@@ -54,8 +54,22 @@ use super::{
     port_map::PortMap,
     state::State,
     take_down::{Remains, stays},
-    up::Wanted,
 };
+
+/// Wishes of the command line.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The configuration's absolute path.
+    pub(crate) path: PathBuf,
+    /// The program's absolute path, at which there may be another version later.
+    pub(crate) program: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) daemon: DaemonArgs,
+    /// Whether to take the interface over from wg-quick.
+    pub(crate) adopts: bool,
+    /// Where warnings and hooks write until the tunnel is up.
+    pub(crate) terminal: Option<Terminal>,
+}
 
 /// Brings the tunnel up, serves it, and takes it down.
 pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::Result<()> {

@@ -5,11 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use convoy_config::Config;
 use convoy_desired::{FIRST_MARK, reading};
 use convoy_host::{HostError, KillSwitch};
-use convoy_metrics::DaemonArgs;
 use convoy_process::{
     self as process,
     background::{self, Output, Parent},
@@ -23,22 +22,11 @@ use convoy_supervision::notify;
 use nix::{sys::prctl, unistd::geteuid};
 use tracing::warn;
 
-use super::{args::UpArgs, supervisor};
-
-/// Wishes of the command line.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    /// The configuration's absolute path.
-    pub path: PathBuf,
-    /// The program's absolute path, at which there may be another version later.
-    pub program: PathBuf,
-    pub config: Config,
-    pub daemon: DaemonArgs,
-    /// Whether to take the interface over from wg-quick.
-    pub(crate) adopts: bool,
-    /// Where warnings and hooks write until the tunnel is up.
-    pub(crate) terminal: Option<Terminal>,
-}
+use super::{
+    args::UpArgs,
+    hooks::ensure_hooks_may_run,
+    supervisor::{self, Wanted},
+};
 
 /// Brings a tunnel up in the background, or supervises it here until it ends.
 pub fn start(args: &UpArgs) -> anyhow::Result<()> {
@@ -130,17 +118,6 @@ fn read(path: &Path) -> anyhow::Result<Config> {
     let config = reading::read(path)?;
     ensure_hooks_may_run(path, &config)?;
     Ok(config)
-}
-
-/// Refuses hooks that somebody else may have written.
-pub(crate) fn ensure_hooks_may_run(path: &Path, config: &Config) -> anyhow::Result<()> {
-    match &config.hooks_trusted {
-        Err(reason) if config.interface.has_hooks() => bail!(
-            "the hooks of {} may not run: {reason} (fix: let only root, or you, write to it, or remove the hooks)",
-            path.display()
-        ),
-        _ => Ok(()),
-    }
 }
 
 /// Closes a kill switch that is to hold although its tunnel is not up, whatever else is wrong with the file.

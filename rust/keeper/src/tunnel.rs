@@ -19,13 +19,12 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use convoy_config::InterfaceName;
 use convoy_daemon::{
-    places::{self, Sockets},
+    places,
     supervised::{
         connection::{Connection, Lost},
         protocol::{DirectPaths, Key, ToSupervisor, ToTunnel},
     },
 };
-use convoy_metrics::DaemonArgs;
 use convoy_process::logging::{LogLevel, live::LevelError};
 use convoy_proto::config::{DeviceUpdate, PublicKey};
 use convoy_report::Report;
@@ -37,10 +36,10 @@ use tracing::{debug, error, warn};
 pub use convoy_uapi::listing::{RunningDevice, RunningPeer};
 pub use event::TunnelEvent;
 pub use process::Process;
-pub use spawn::{STEP, Step, arguments};
+pub use spawn::{STEP, Spawn, Step, arguments};
 
 use privileges::Lent;
-use process::Starting;
+use process::{ENDING_TIME, Starting};
 
 /// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
 const GREETING_TIME: Duration = Duration::from_secs(10);
@@ -48,9 +47,8 @@ const GREETING_TIME: Duration = Duration::from_secs(10);
 /// How long a tunnel may take to read a message. One that hangs must not hold its supervisor up.
 const READING_TIME: Duration = Duration::from_secs(3);
 
-/// How long a tunnel may take to end after it was asked to, or after its connection has ended.
+/// How long a tunnel may take to end after it was asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
-const ENDING_TIME: Duration = Duration::from_secs(1);
 
 /// The process of the tunnel of `name`, even if it hangs; `None` if there is none.
 pub async fn process_of(name: &InterfaceName) -> Option<Pid> {
@@ -100,27 +98,6 @@ pub async fn set_log(name: &InterfaceName, level: LogLevel, time: Duration) -> a
             Some(uapi::Refused(Errno::ENODATA)) => LevelError::NoLog.into(),
             _ => error,
         })
-}
-
-/// Everything that a new tunnel process needs.
-#[derive(Debug)]
-pub struct Spawn {
-    /// Name of the interface.
-    pub name: InterfaceName,
-    /// The open TUN.
-    pub tun: OwnedFd,
-    /// Listening socket of the UAPI.
-    pub uapi: OwnedFd,
-    /// Listening socket for supervisors ([`places::tunnel`]).
-    pub listener: OwnedFd,
-    /// Where both listen.
-    pub sockets: Sockets,
-    /// Whether it goes on without a supervisor.
-    pub(crate) outlives_supervisor: bool,
-    /// The MTU of an interface that it cannot watch, in bytes.
-    pub(crate) inner_mtu: Option<u16>,
-    /// Switches of the daemon that it becomes.
-    pub args: DaemonArgs,
 }
 
 /// A running tunnel that this process supervises. Dropping it leaves the tunnel running.

@@ -2,35 +2,18 @@
 
 mod namespace;
 
-use std::{
-    future::pending,
-    io,
-    net::SocketAddr,
-    os::{fd::OwnedFd, unix::process::CommandExt as _},
-    process::Command,
-    sync::Arc,
-};
+use std::{future::pending, io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
 use anyhow::Context;
 use convoy_config::Config;
 use convoy_gateway::Inlet;
 use convoy_namespace::{Settings, Spaces};
 use convoy_network::{Family, NameServers, Network};
-use convoy_process::PROGRAM;
 use convoy_smoltcp::{self, MAX_FLOWS, Stack, device_pair};
 
-use super::{
-    args::{EngineChoice, NAMESPACE_HOLDER},
-    peers,
-};
+use super::{args::EngineChoice, peers};
 use namespace::Inside;
-
-/// This program as the holder of namespaces.
-pub fn holder() -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.arg0("convoy").arg(NAMESPACE_HOLDER).env_clear();
-    command
-}
+pub use namespace::holder;
 
 /// A network inside, which ends with this.
 #[derive(Debug)]

@@ -41,25 +41,7 @@ use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 use crate::{Caller, Purpose, Wanted, args::EngineChoice, process_of};
 
 pub use args::{EXEC_SUPERVISOR, ExecArgs, ExecSupervisorArgs};
-
-/// The exit status if the command was not started (env(1)).
-const NOT_STARTED: u8 = 125;
-
-/// Why the command was not executed.
-#[derive(Debug)]
-struct Failure {
-    error: anyhow::Error,
-    status: u8,
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self {
-            error,
-            status: NOT_STARTED,
-        }
-    }
-}
+use command::Failure;
 
 /// Becomes the command; returns only if that fails.
 pub fn run(args: &ExecArgs) -> ExitCode {

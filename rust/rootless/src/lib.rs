@@ -28,6 +28,7 @@ mod gateway;
 mod meeting;
 mod peers;
 mod place;
+mod run;
 mod run_directory;
 mod settings;
 mod sockets;
@@ -50,9 +51,10 @@ pub(crate) use caller::{Caller, Wanted};
 pub(crate) use commands::process_of;
 pub use engine::holder;
 pub(crate) use meeting::{Refused, spaces};
+pub(crate) use run::run;
 use run_directory::RunDirectory;
+pub(crate) use settings::Purpose;
 pub use settings::{FORWARDS_WITHOUT_EFFECT, has_forwarding};
-pub(crate) use supervisor::run;
 pub use up::up;
 
 /// Where the supervisor of a tunnel listens: of this user's own tunnel if it runs, else of `convoy up`.
@@ -92,17 +94,6 @@ pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
 fn listens(path: &Path) -> bool {
     let connected = UnixStream::connect(path);
     connected.is_ok()
-}
-
-/// Purpose of a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A command that runs inside.
-    Command,
-    /// Ports, or proxies.
-    Ports,
-    /// Peers alone, whose packets go on outside.
-    Gateway,
 }
 
 /// Tells what of a configuration has no effect.

@@ -11,14 +11,23 @@ use convoy_metrics::DaemonArgs;
 use convoy_namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
-use super::Purpose;
-
 /// Fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
 
 /// A warning about the keys of forwarding and of a gateway.
 pub const FORWARDS_WITHOUT_EFFECT: &str =
     "Forward, Reverse, Socks5, HttpConnect and Nat have no effect without `convoy up --userspace`";
+
+/// Purpose of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A command that runs inside.
+    Command,
+    /// Ports, or proxies.
+    Ports,
+    /// Peers alone, whose packets go on outside.
+    Gateway,
+}
 
 /// Returns what is inside; `sockets` is the directory of the tunnel's sockets, which is not.
 pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {

@@ -1,14 +1,14 @@
-//! The supervisor: brings the tunnel up, keeps it, and leaves nothing behind.
+//! Supervisor: a tunnel and everything that belongs to it, from its start to its end.
 
 use std::{future::poll_fn, io, path::PathBuf, pin::pin, sync::Arc, time::SystemTime};
 
-use anyhow::{Context, anyhow};
-use convoy_lifecycle::{Ending, Start, State};
+use anyhow::Context;
+use convoy_lifecycle::Ending;
 use convoy_network::relay::{DEFAULT_BUFFER, Method, Relay};
 use convoy_process::{background::Parent, logging};
 use convoy_report::Condition;
 use convoy_status::{line, seconds};
-use convoy_supervision::{Life, Outside, control::Reply, notify, signals::Signals};
+use convoy_supervision::notify;
 use tokio::{
     net::UnixStream,
     runtime::Handle,
@@ -22,44 +22,10 @@ use super::{
     engine::Engine,
     forwards::Forwards,
     gateway::Gateway,
-    place::Rootless,
     settings,
     sockets::Sockets,
     tunnel::Tunnel,
 };
-
-/// Brings a tunnel up, keeps it, and takes it down.
-pub(crate) async fn run(wanted: Wanted, caller: Caller<'_>) -> anyhow::Result<()> {
-    let signals = Signals::new()?;
-    let (sockets, control) = Sockets::bind(&wanted.config.name).await?;
-    let mut outside = Outside::new(control, signals, caller.leaves());
-    let mut place = Rootless::new(wanted, sockets, caller);
-    let mut life = Life::new(State::coming_up(Start::Rootless));
-    let ending = life.serve(&mut place, &mut outside).await;
-    let failure = match &ending {
-        Ending::Failed(reason) => Some(anyhow!("{reason}")),
-        ending if ending.is_of_start() => life.take_failure().or(Some(anyhow!("{ending}"))),
-        _ => None,
-    };
-    if let Some(supervisor) = &place.supervisor {
-        supervisor.announce_end(&ending, failure.as_ref());
-    }
-    let down = life.take_down(&mut place, &mut outside).await;
-    let outcome = down.outcome();
-    let reply = match &outcome {
-        Ok(_) => Reply::Done {
-            warnings: Vec::new(),
-        },
-        Err(reason) => Reply::Failed {
-            reason: reason.clone(),
-        },
-    };
-    outside.finish(&reply).await;
-    // Only now is the name free for another supervisor.
-    drop(place);
-    outcome.map_err(|reason| anyhow!(reason))?;
-    failure.map_or(Ok(()), Err)
-}
 
 /// A tunnel, and everything that belongs to it.
 #[derive(Debug)]
@@ -166,7 +132,7 @@ impl Supervisor {
     }
 
     /// Logs why the tunnel goes down, and tells the service manager.
-    fn announce_end(&self, ending: &Ending, failure: Option<&anyhow::Error>) {
+    pub(super) fn announce_end(&self, ending: &Ending, failure: Option<&anyhow::Error>) {
         let name = &self.tunnel.config.name;
         match (ending, failure) {
             (_, Some(error)) => error!("Taking {name} down: {error:#}"),

@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use convoy_proto::config::{CandidateKind, DirectPath, DirectStatus, PublicKey};
 use convoy_report::{DataPath, DirectPeer};
 
-use super::binary;
+use crate::figures::binary;
 
 /// Returns the peers that are met through this one.
 pub(super) fn peers_of(hub: PublicKey, all: &[DirectStatus]) -> Vec<DirectPeer> {

@@ -4,6 +4,7 @@
 //! digits, percentiles, direct paths. It counts nothing itself, and changes no tunnel.
 
 pub mod direct;
+mod figures;
 mod text;
 
 use std::{
@@ -23,7 +24,7 @@ use convoy_proto::{
 use convoy_report::{Counters, Peer, Recent, Report, Traffic, query};
 use convoy_uapi::socket;
 
-pub use text::{binary, grouped, percentile};
+pub use figures::{binary, grouped, percentile};
 
 /// The arguments of `convoy stats`.
 #[derive(Debug, Args)]

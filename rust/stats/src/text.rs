@@ -5,6 +5,11 @@ use std::{collections::BTreeMap, fmt, fmt::Write};
 use convoy_report::{Counters, HISTOGRAMS, Peer, Report};
 use jiff::Timestamp;
 
+use crate::{
+    direct,
+    figures::{binary, grouped, percentile},
+};
+
 /// Ranges of values that share a bar. 50 is a full batch, 64 the maximum of one send.
 const BUCKETS: [(usize, usize); 11] = [
     (0, 0),
@@ -107,17 +112,6 @@ fn write_histogram(out: &mut String, title: &str, counts: &[u64]) -> fmt::Result
     Ok(())
 }
 
-/// The smallest value that at least `percent` of the samples do not exceed.
-pub fn percentile(counts: &[u64], samples: u64, percent: u64) -> usize {
-    let rank = (samples * percent).div_ceil(100);
-    let mut seen = 0;
-    let reached = counts.iter().position(|count| {
-        seen += count;
-        seen >= rank
-    });
-    reached.unwrap_or(0)
-}
-
 fn write_section<'a>(
     out: &mut String,
     title: &str,
@@ -155,31 +149,7 @@ fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
         )?;
     }
     let mut directs = peer.direct.iter();
-    directs.try_for_each(|direct| writeln!(out, "  {}", super::direct::line(direct)))
-}
-
-/// `1234567` as `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// Formats bytes in the binary unit that leaves at most four digits before the point.
-pub fn binary(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let unit = (bytes.ilog2() / 10) as usize;
-    let value = bytes as f64 / 1024f64.powi(unit as i32);
-    format!("{value:.2} {}", UNITS[unit - 1])
+    directs.try_for_each(|direct| writeln!(out, "  {}", direct::line(direct)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The text that `convoy status` prints for people, in the order of `wg show`.
 
 pub(super) mod counters;
+mod fields;
 pub(super) mod words;
 
 use std::{
@@ -16,6 +17,7 @@ use convoy_report::{
 use convoy_stats::{binary, direct};
 use jiff::Timestamp;
 
+use fields::{field, optional};
 use words::{ago, from_now, milliseconds, rate, span, until_now};
 
 /// All tunnels, with ages as of `now`.
@@ -237,16 +239,6 @@ fn contact(status: &PeerStatus, now: Timestamp) -> String {
         PeerState::NoEndpoint => "no endpoint",
     };
     format!("not connected: {why}")
-}
-
-/// A line with a name, if there is a value.
-fn optional(out: &mut String, name: &str, value: Option<impl fmt::Display>) -> fmt::Result {
-    value.map_or(Ok(()), |value| field(out, name, value))
-}
-
-/// A line with a name, or several if it is long.
-fn field(out: &mut String, name: &str, value: impl fmt::Display) -> fmt::Result {
-    writeln!(out, "{}", fill(&format!("{name}: {value}"), "  ", "    "))
 }
 
 #[cfg(test)]

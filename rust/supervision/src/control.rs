@@ -1,6 +1,7 @@
 //! The supervisor's socket, `/run/convoy/NAME.control`: one line of JSON asks, one answers. After the answer to
 //! [`Request::Subscribe`], there is a line for each event.
 
+mod message;
 mod subscription;
 
 use std::{
@@ -14,13 +15,8 @@ use std::{
 
 use anyhow::Context;
 use convoy_host::NetworkNamespace;
-use convoy_process::{
-    logging::LogLevel,
-    socket::{self, SocketFile},
-};
-use convoy_report::Status;
+use convoy_process::socket::{self, SocketFile};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _},
@@ -31,7 +27,8 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::events::Event;
+pub use message::{Asked, Reply, Request};
+use message::{PATIENCE, answer, in_time, line_of, write};
 use subscription::MAX_SUBSCRIBERS;
 
 /// The most bytes of a request.
@@ -43,9 +40,6 @@ pub(crate) const MAX_REPLY: usize = 64 << 20;
 /// The most clients at once; further ones wait until they are accepted.
 const MAX_CLIENTS: u32 = 8;
 
-/// How long a client may take to ask, and to read.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// How long a supervisor may take to tell its status; it waits for its tunnel, too.
 const STATUS_TIME: Duration = Duration::from_secs(15);
 
@@ -55,63 +49,6 @@ const DYING_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-
-/// A request to a supervisor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
-    /// Take the tunnel down.
-    Down,
-    /// Read the configuration again.
-    Reload,
-    /// Tell the status.
-    Status,
-    /// Let packets leave outside of the tunnel.
-    Pause {
-        /// Length of the pause.
-        seconds: u64,
-    },
-    /// End the pause.
-    Resume,
-    /// Log up to a level for a time.
-    Log {
-        /// The least important messages that are logged.
-        level: LogLevel,
-        /// Length of the time.
-        seconds: u64,
-    },
-    /// Answered with [`Reply::Done`], which the events follow.
-    Subscribe,
-}
-
-/// A supervisor's answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reply {
-    /// It is done, with these warnings.
-    Done {
-        /// In words.
-        warnings: Vec<String>,
-    },
-    /// It is not.
-    Failed {
-        /// In words.
-        reason: String,
-    },
-    /// Answer to [`Request::Status`].
-    Status(Box<Status>),
-}
-
-/// A request, and where its answer goes. Dropped unanswered, the client learns that the tunnel goes down.
-#[derive(Debug)]
-pub struct Asked {
-    /// The request.
-    pub request: Request,
-    /// Where its answer goes.
-    pub reply: oneshot::Sender<Reply>,
-    /// Where events go, if it asks for them.
-    pub subscriber: Option<mpsc::Sender<Event>>,
-}
 
 /// The supervisor's end.
 #[derive(Debug)]
@@ -222,45 +159,12 @@ async fn serve(
     drop(permit);
 }
 
-async fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
-    stream.write_all(&line_of(message)?).await
-}
-
-async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    let written = timeout(PATIENCE, written).await;
-    written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-fn line_of<T: Serialize>(message: &T) -> serde_json::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    Ok(line)
-}
-
 async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
     let mut line = Vec::new();
     let mut bounded = tokio::io::BufReader::new(stream).take(MAX_REQUEST as u64 + 1);
     let read = bounded.read_until(b'\n', &mut line).await;
     read.map_err(|error| format!("cannot read the request: {error}"))?;
     parse(&line)
-}
-
-async fn answer(
-    request: Request,
-    subscriber: Option<mpsc::Sender<Event>>,
-    requests: &mpsc::Sender<Asked>,
-) -> Reply {
-    let (reply, answered) = oneshot::channel();
-    let asked = Asked {
-        request,
-        reply,
-        subscriber,
-    };
-    // If nobody takes it, the answer says so.
-    let _ = requests.send(asked).await;
-    answered.await.unwrap_or_else(|_| Reply::Failed {
-        reason: "the tunnel is going down".to_owned(),
-    })
 }
 
 /// Reads a request from one line, with its end.

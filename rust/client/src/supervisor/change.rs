@@ -12,7 +12,7 @@ use convoy_status::seconds;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
-use crate::{changed, up::ensure_hooks_may_run};
+use crate::{changed, hooks::ensure_hooks_may_run};
 
 impl Supervisor {
     /// Reads the configuration again and makes the difference; returns warnings. An error changes nothing.

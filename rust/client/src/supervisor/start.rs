@@ -24,7 +24,7 @@ use convoy_supervision::{events::Events, notify};
 use tokio::time::sleep;
 use tracing::info;
 
-use super::Supervisor;
+use super::{Supervisor, Wanted};
 use crate::{
     changed::{self, Changed},
     hooks::Hooks,
@@ -32,7 +32,6 @@ use crate::{
     port_forward::{PortForward, for_hooks},
     port_map::PortMap,
     state::State,
-    up::Wanted,
     wg_quick,
 };
 

@@ -18,6 +18,9 @@ use tokio::{
 };
 use tracing::warn;
 
+/// How long a process may take to end after its connection has ended, or if it hangs.
+pub(super) const ENDING_TIME: Duration = Duration::from_secs(1);
+
 /// How long a killed process may take to end.
 const DYING_TIME: Duration = Duration::from_secs(5);
 

@@ -16,13 +16,17 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use convoy_daemon::supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors};
+use convoy_config::InterfaceName;
+use convoy_daemon::{
+    places::Sockets,
+    supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors},
+};
 use convoy_metrics::DaemonArgs;
 use convoy_process::{PROGRAM, background};
 use serde::{Deserialize, Serialize};
 use tokio::{io::Interest, time::timeout};
 
-use super::{ENDING_TIME, Process, Spawn, Starting};
+use super::process::{ENDING_TIME, Process, Starting};
 
 /// How long a tunnel process may take until it is ready.
 const START_TIME: Duration = Duration::from_secs(20);
@@ -35,6 +39,27 @@ const ENVIRONMENT: [&str; 3] = ["JOURNAL_STREAM", "LOG_LEVEL", "RUST_LOG"];
 
 /// The hidden command, see [`crate::privileges`].
 pub const STEP: &str = "tunnel-process";
+
+/// Everything that a new tunnel process needs.
+#[derive(Debug)]
+pub struct Spawn {
+    /// Name of the interface.
+    pub name: InterfaceName,
+    /// The open TUN.
+    pub tun: OwnedFd,
+    /// Listening socket of the UAPI.
+    pub uapi: OwnedFd,
+    /// Listening socket for supervisors ([`convoy_daemon::places::tunnel`]).
+    pub listener: OwnedFd,
+    /// Where both listen.
+    pub sockets: Sockets,
+    /// Whether it goes on without a supervisor.
+    pub(crate) outlives_supervisor: bool,
+    /// The MTU of an interface that it cannot watch, in bytes.
+    pub(crate) inner_mtu: Option<u16>,
+    /// Switches of the daemon that it becomes.
+    pub args: DaemonArgs,
+}
 
 /// Starts a tunnel process; returns once it is ready, and without it if a service manager has started it.
 ///
@@ -210,9 +235,10 @@ mod tests {
 
     use clap::Parser;
 
+    use convoy_daemon::places;
+
     use super::*;
     use crate::privileges::TunnelProcessArgs;
-    use convoy_daemon::places;
 
     /// Command line of a daemon.
     #[derive(Debug, Parser)]

@@ -5,7 +5,8 @@ mod stock;
 use std::{
     io,
     net::SocketAddr,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    process::Command,
     sync::{Arc, Weak},
     thread,
 };
@@ -15,12 +16,21 @@ use convoy_gateway::Inlet;
 use convoy_keeper::tunnel::Process;
 use convoy_namespace::{self, Namespace, NamespaceError, Settings, Spaces};
 use convoy_network::{Answer, Family, Kernel, NameServers, OpenSockets, SocketKind, WithNames};
+use convoy_process::PROGRAM;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::args::NAMESPACE_HOLDER;
 use stock::{READY, Stock};
 
 /// Requests for sockets that wait for the holder; further ones wait to be made.
 const MAX_REQUESTS: usize = 64;
+
+/// This program as the holder of namespaces.
+pub fn holder() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg0("convoy").arg(NAMESPACE_HOLDER).env_clear();
+    command
+}
 
 /// A namespace whose holder is watched.
 #[derive(Debug)]
@@ -34,7 +44,7 @@ pub(crate) struct Inside {
 
 impl Inside {
     pub(super) fn start(settings: &Settings) -> anyhow::Result<Self> {
-        let mut namespace = Namespace::start(super::holder(), settings)?;
+        let mut namespace = Namespace::start(holder(), settings)?;
         let inlet = namespace.take_inlet();
         let namespace = Arc::new(namespace);
         let holder = Process::of_other(namespace.holder());

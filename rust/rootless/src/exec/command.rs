@@ -10,7 +10,26 @@ use caps::CapSet;
 use convoy_namespace::Spaces;
 use nix::sys::prctl;
 
-use super::{Failure, families};
+use super::families;
+
+/// The exit status if the command was not started (env(1)).
+const NOT_STARTED: u8 = 125;
+
+/// Why the command was not executed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: anyhow::Error,
+    pub(super) status: u8,
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self {
+            error,
+            status: NOT_STARTED,
+        }
+    }
+}
 
 /// The exit status if the command is not found, and if it cannot be executed (env(1)).
 const NOT_FOUND: u8 = 127;

@@ -2,10 +2,13 @@
 
 use std::fmt::{self, Write};
 
-use convoy_report::{Counters, HISTOGRAMS};
+use convoy_report::{Counters, HISTOGRAMS, Rate};
 use convoy_stats::{binary, grouped, percentile};
 
-use super::{Rate, field, optional, words::rate};
+use super::{
+    fields::{field, optional},
+    words::rate,
+};
 
 /// Number of histograms of batches.
 pub(crate) const BATCHES: u16 = {

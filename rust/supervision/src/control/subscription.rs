@@ -8,7 +8,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-use super::{Asked, Reply, Request, answer, in_time, line_of, write};
+use super::message::{Asked, Reply, Request, answer, in_time, line_of, write};
 use crate::events::{Event, QUEUE};
 
 /// The most subscribers at once; further ones are refused. They do not count as clients: those may be needed to take
