@@ -36,7 +36,8 @@ use tracing::{debug, error, warn};
 pub use convoy_uapi::listing::{RunningDevice, RunningPeer};
 pub use event::TunnelEvent;
 pub use process::Process;
-pub use spawn::{STEP, Spawn, Step, arguments};
+pub use spawn::{STEP, arguments};
+pub(crate) use spawn::{Spawn, Step};
 
 use privileges::Lent;
 use process::{ENDING_TIME, Starting};
@@ -129,7 +130,7 @@ impl TunnelProcess {
     ///
     /// # Errors
     /// If it does not start. Then, and if it is cancelled, no process is left.
-    pub async fn spawn(spawn: Spawn) -> anyhow::Result<Self> {
+    pub(crate) async fn spawn(spawn: Spawn) -> anyhow::Result<Self> {
         let starting = spawn::spawn(&spawn).await?;
         let path = &spawn.sockets.supervisors;
         let greeted = timeout(GREETING_TIME, connect(path)).await;

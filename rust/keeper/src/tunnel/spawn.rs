@@ -42,23 +42,23 @@ pub const STEP: &str = "tunnel-process";
 
 /// Everything that a new tunnel process needs.
 #[derive(Debug)]
-pub struct Spawn {
+pub(crate) struct Spawn {
     /// Name of the interface.
-    pub name: InterfaceName,
+    pub(crate) name: InterfaceName,
     /// The open TUN.
-    pub tun: OwnedFd,
+    pub(crate) tun: OwnedFd,
     /// Listening socket of the UAPI.
-    pub uapi: OwnedFd,
+    pub(crate) uapi: OwnedFd,
     /// Listening socket for supervisors ([`convoy_daemon::places::tunnel`]).
-    pub listener: OwnedFd,
+    pub(crate) listener: OwnedFd,
     /// Where both listen.
-    pub sockets: Sockets,
+    pub(crate) sockets: Sockets,
     /// Whether it goes on without a supervisor.
     pub(crate) outlives_supervisor: bool,
     /// The MTU of an interface that it cannot watch, in bytes.
     pub(crate) inner_mtu: Option<u16>,
     /// Switches of the daemon that it becomes.
-    pub args: DaemonArgs,
+    pub(crate) args: DaemonArgs,
 }
 
 /// Starts a tunnel process; returns once it is ready, and without it if a service manager has started it.
@@ -125,11 +125,11 @@ fn start(step: Step) -> anyhow::Result<(UnixStream, Process)> {
 
 /// Arguments of the hidden command, beside the descriptors.
 #[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Step {
+pub(crate) struct Step {
     /// The daemon's.
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// The whole environment. What was meant for this process, such as NOTIFY_SOCKET, is not meant for that one.
-    pub environment: Vec<(String, String)>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Step {
