@@ -67,7 +67,7 @@ pub(super) fn receive(
         target: (packet.destination, 0).into(),
     };
     let flows = &shared.flows_of_echoes;
-    let kept = (packet.payload(), hops);
+    let kept = (packet.payload(), hops, packet.class());
     let Some(request) = shared.keep(kept, packet.source, &shared.icmp) else {
         return Ok(());
     };

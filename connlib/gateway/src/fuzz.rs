@@ -288,7 +288,7 @@ impl Model {
 
 fn message(content: u8) -> Message {
     Message {
-        bytes: Waiting::default().hold(0, &[content]).unwrap(),
+        bytes: Waiting::default().hold(0, &[content], 0).unwrap(),
         hops: 64,
     }
 }

@@ -47,16 +47,17 @@ impl Shared {
         &self.tenants[(peer as usize).min(self.tenants.len() - 1)]
     }
 
-    /// Keeps what came out of the inlet until its flow takes it; counts it if too much waits.
+    /// Keeps what came out of the inlet until its flow takes it, given its bytes, hops and traffic class; counts it if
+    /// too much waits.
     pub(super) fn keep(
         &self,
-        (bytes, hops): (&[u8], u8),
+        (bytes, hops, class): (&[u8], u8, u8),
         peer: IpAddr,
         counters: &Counters,
     ) -> Option<Message> {
         // Without a number, it is refused next.
         let peer = self.admission.peers.of(peer).unwrap_or(u32::MAX);
-        let kept = self.waiting.hold(peer, bytes);
+        let kept = self.waiting.hold(peer, bytes, class);
         if kept.is_none() {
             counters.refuse(Refusal::TooMuchWaiting);
         }

@@ -62,7 +62,7 @@ pub(super) fn receive(
         peer: received.from,
         target: received.to,
     };
-    let kept = (received.payload, hops);
+    let kept = (received.payload, hops, received.class);
     let Some(datagram) = shared.keep(kept, ends.peer.ip(), &shared.udp) else {
         return Ok(());
     };
@@ -160,7 +160,8 @@ impl Place {
             outside.set_hops(probe);
         }
         let mut sent = Sent::default();
-        sent.note(outside.try_send(&datagram.bytes));
+        let Message { bytes, .. } = datagram;
+        sent.note(outside.try_send_of_class(bytes, bytes.class()));
         self.asked(outside, sent);
         if probe.is_some() {
             outside.set_hops(None);

@@ -22,7 +22,7 @@ use std::{
 };
 
 pub use convoy_types::Family;
-pub use datagrams::{Datagrams, Packets};
+pub use datagrams::{Datagrams, Packets, Received};
 pub use guarded::Guarded;
 pub use kernel::set_options;
 pub use kernel::{Host, Kernel};

@@ -32,13 +32,14 @@ pub struct Early(Box<Held>);
 #[derive(Debug)]
 struct Held {
     bytes: Box<[u8]>,
+    class: u8,
     group: u32,
     waiting: Waiting,
 }
 
 impl Waiting {
-    /// Copies a datagram of a rule or peer; `None` if too much waits already.
-    pub fn hold(&self, group: u32, datagram: &[u8]) -> Option<Early> {
+    /// Copies a datagram, with its traffic class, of a rule or peer; `None` if too much waits already.
+    pub fn hold(&self, group: u32, datagram: &[u8], class: u8) -> Option<Early> {
         let length = datagram.len() + OVERHEAD;
         let mut state = self.state();
         let of_group = state.by_group.get(&group).map_or(0, |held| *held) + length;
@@ -50,6 +51,7 @@ impl Waiting {
         drop(state);
         Some(Early(Box::new(Held {
             bytes: datagram.into(),
+            class,
             group,
             waiting: self.clone(),
         })))
@@ -57,6 +59,14 @@ impl Waiting {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Early {
+    /// The traffic class that it arrived with: DSCP and ECN.
+    #[must_use]
+    pub fn class(&self) -> u8 {
+        self.0.class
     }
 }
 
@@ -90,7 +100,7 @@ mod tests {
         let waiting = Waiting::default();
         let longest = [7; 65_535];
         let fill = |group| -> Vec<_> {
-            let each = std::iter::from_fn(|| waiting.hold(group, &longest));
+            let each = std::iter::from_fn(|| waiting.hold(group, &longest, 0));
             each.collect()
         };
         let greedy = fill(0);
@@ -105,7 +115,7 @@ mod tests {
         assert!(held <= MOST && held > MOST * 9 / 10, "{held}");
         // Datagrams without bytes are memory as well.
         drop(all);
-        let empty = std::iter::from_fn(|| waiting.hold(1, &[]));
+        let empty = std::iter::from_fn(|| waiting.hold(1, &[], 0));
         let empty: Vec<_> = empty.collect();
         assert!(empty.len() <= MOST_EACH / OVERHEAD);
         drop(empty);

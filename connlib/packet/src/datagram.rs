@@ -16,6 +16,8 @@ pub struct Received<'a> {
     pub to: SocketAddr,
     /// The bytes behind the header.
     pub payload: &'a [u8],
+    /// The traffic class: DSCP and ECN.
+    pub class: u8,
 }
 
 /// Reads the header and checks the sum.
@@ -36,5 +38,6 @@ pub fn parse<'a>(packet: &Packet<'a>) -> Result<Received<'a>, Dropped> {
         from: SocketAddr::new(packet.source, half(0)),
         to: SocketAddr::new(packet.destination, half(2)),
         payload,
+        class: packet.class(),
     })
 }

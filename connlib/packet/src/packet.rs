@@ -177,6 +177,15 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// The traffic class: DSCP and ECN (RFC 2474, RFC 3168).
+    pub fn class(&self) -> u8 {
+        match (self.source, self.bytes) {
+            (IpAddr::V4(_), [_, class, ..]) => *class,
+            (IpAddr::V6(_), [high, low, ..]) => high << 4 | low >> 4,
+            _ => 0,
+        }
+    }
+
     /// Returns the bytes behind all headers of IP.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at..]
@@ -279,6 +288,23 @@ fn write_ipv4(
     header[12..16].copy_from_slice(&source.octets());
     header[16..20].copy_from_slice(&destination.octets());
     seal_ipv4(header);
+}
+
+/// Gives the packet behind a header of [`write_ip_header`] a traffic class.
+pub fn set_class(header: &mut [u8], class: u8) {
+    if class == 0 {
+        return;
+    }
+    match header[0] >> 4 {
+        4 => {
+            header[1] = class;
+            seal_ipv4(header);
+        }
+        _ => {
+            header[0] = 0x60 | class >> 4;
+            header[1] = class << 4 | header[1] & 0xf;
+        }
+    }
 }
 
 /// Writes the checksum of an IPv4 header without options.

@@ -10,7 +10,7 @@ use super::{datagrams::send, flow::Flow, listening::Listening, queue::Queue, roo
 use convoy_packet::{
     counters::{Counters, Dropped},
     datagram::{Received, UDP_HEADER},
-    packet::{Packet, UDP, write_ip_header},
+    packet::{Packet, UDP, set_class, write_ip_header},
     vnet::{DATA_VALID, VnetHeader},
 };
 
@@ -75,9 +75,12 @@ impl Arrivals {
 
 /// Writes a packet that carries a verified datagram; returns its length.
 fn write_datagram(into: &mut [u8], received: &Received<'_>, datagram: &[u8]) -> usize {
-    let Received { from, to, .. } = received;
+    let Received {
+        from, to, class, ..
+    } = received;
     let length = UDP_HEADER + datagram.len();
     let at = write_ip_header(into, from.ip(), to.ip(), UDP, length);
+    set_class(into, *class);
     send::write_udp_header(&mut into[at..at + length], *from, *to, 0);
     into[at + UDP_HEADER..at + length].copy_from_slice(datagram);
     at + length

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::queue::{Pool, Queue};
+use convoy_network::Received;
 use convoy_packet::{counters::Dropped, segment::Tuple};
 
 /// Bytes of memory that an idle flow keeps, of which there may be thousands.
@@ -24,8 +25,8 @@ pub(super) struct Bound {
 
 #[derive(Debug)]
 struct State {
-    /// Datagrams and their senders.
-    queue: Queue<SocketAddr>,
+    /// Datagrams, their senders and traffic classes.
+    queue: Queue<(SocketAddr, u8)>,
     /// Only this one is heard.
     peer: Option<SocketAddr>,
 }
@@ -49,12 +50,12 @@ impl Bound {
         }
     }
 
-    pub(super) fn push(&self, from: SocketAddr, datagram: &[u8]) -> Result<(), Dropped> {
+    pub(super) fn push(&self, from: SocketAddr, class: u8, datagram: &[u8]) -> Result<(), Dropped> {
         let mut state = self.state();
         if state.peer.is_some_and(|peer| peer != from) {
             return Err(Dropped::NobodyListens);
         }
-        state.queue.push(from, datagram)
+        state.queue.push((from, class), datagram)
     }
 
     /// Hears only this end from now on.
@@ -67,8 +68,13 @@ impl Bound {
         self.state().peer
     }
 
-    pub(super) fn pop(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.state().queue.pop(buffer)
+    pub(super) fn pop(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let (length, (from, class)) = self.state().queue.pop(buffer)?;
+        Ok(Received {
+            length,
+            from,
+            class,
+        })
     }
 
     pub(super) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {

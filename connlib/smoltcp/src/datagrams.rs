@@ -12,7 +12,7 @@ use std::{
 use nix::errno::Errno;
 
 use super::{bound::Bound, shared::Shared};
-use convoy_network::{Packets, Train};
+use convoy_network::{Packets, Received, Train};
 
 /// The socket that a user holds.
 #[derive(Debug)]
@@ -53,22 +53,22 @@ impl Packets for StackDatagrams {
         Ok(())
     }
 
-    fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
-        let (from, to) = self.ends(to)?;
-        send::datagram(&self.shared, from, to, datagram)?;
+    fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>, class: u8) -> io::Result<usize> {
+        let ends = self.ends(to)?;
+        send::datagram(&self.shared, ends, class, datagram)?;
         self.shared.counters.datagrams_out.add(1);
         Ok(datagram.len())
     }
 
     fn try_send_train(&self, train: &Train<'_>, to: Option<SocketAddr>) -> io::Result<usize> {
-        let (from, to) = self.ends(to)?;
-        send::train(&self.shared, from, to, train)?;
+        let ends = self.ends(to)?;
+        send::train(&self.shared, ends, train)?;
         let sent = train.segments() as u64;
         self.shared.counters.datagrams_out.add(sent);
         Ok(train.bytes())
     }
 
-    fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         self.bound.pop(buffer)
     }
 

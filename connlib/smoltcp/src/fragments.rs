@@ -6,7 +6,7 @@ use smoltcp::storage::Assembler;
 
 use convoy_packet::{
     counters::{Counters, Dropped},
-    packet::{Fragment, LONGEST_PACKET, Packet, ip_header_len, write_ip_header},
+    packet::{Fragment, LONGEST_PACKET, Packet, ip_header_len, set_class, write_ip_header},
 };
 
 /// Packets that are put together at the same time: the oldest of the sender that has most makes room. Each takes 64 KiB at
@@ -14,6 +14,8 @@ use convoy_packet::{
 const MOST: usize = 16;
 /// How long one may take, in microseconds.
 const PATIENCE: i64 = 15_000_000;
+/// The mark of congestion in a traffic class, CE.
+const CONGESTED: u8 = 3;
 
 /// The packets that lack some fragments, the oldest first.
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ struct Incomplete {
     sender: u32,
     /// Protocol of the first fragment, once that is there.
     protocol: Option<u8>,
+    /// The traffic class of the first fragment, and the mark of congestion if any has that (RFC 3168, section 5.3).
+    class: u8,
     expires: i64,
     /// The payload, behind room for a header.
     bytes: Vec<u8>,
@@ -111,6 +115,7 @@ impl Incomplete {
         Self {
             sender,
             protocol: None,
+            class: 0,
             expires,
             bytes: vec![0; ip_header_len(key.source)],
             key,
@@ -151,6 +156,10 @@ impl Incomplete {
         }
         if fragment.offset == 0 {
             self.protocol = Some(packet.protocol);
+            self.class |= packet.class();
+        }
+        if packet.class() & CONGESTED == CONGESTED {
+            self.class |= CONGESTED;
         }
         let needed = header + end;
         if self.bytes.len() < needed {
@@ -173,6 +182,7 @@ impl Incomplete {
         let length = self.bytes.len() - ip_header_len(source);
         let protocol = self.protocol?;
         write_ip_header(&mut self.bytes, source, destination, protocol, length);
+        set_class(&mut self.bytes, self.class);
         Some(self.bytes)
     }
 }

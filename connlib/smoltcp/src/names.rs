@@ -77,9 +77,9 @@ impl DnsUdpSocket for InsideDatagrams {
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
         loop {
             ready!(self.0.poll_readable(context));
-            match self.0.try_recv_from(buffer) {
+            match self.0.try_receive(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                received => return Poll::Ready(received),
+                received => return Poll::Ready(received.map(|it| (it.length, it.from))),
             }
         }
     }
@@ -90,6 +90,6 @@ impl DnsUdpSocket for InsideDatagrams {
         datagram: &[u8],
         to: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        Poll::Ready(self.0.try_send(datagram, Some(to)))
+        Poll::Ready(self.0.try_send(datagram, Some(to), 0))
     }
 }

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, io, net::SocketAddr};
 
 use super::{
+    datagrams::Received,
     kernel::messages::Headers,
     train::{Message, Train, join},
 };
@@ -64,13 +65,18 @@ impl Batch {
     /// The same, one datagram after another, until there is no more room or none for now.
     pub(super) fn fill_one_by_one(
         &mut self,
-        mut receive: impl FnMut(&mut [u8]) -> io::Result<(usize, SocketAddr)>,
+        mut receive: impl FnMut(&mut [u8]) -> io::Result<Received>,
     ) -> io::Result<bool> {
         self.fill(|_, storage, messages| {
             for (index, room) in storage.chunks_exact_mut(DISTANCE).enumerate() {
                 match receive(room) {
-                    Ok((length, from)) => {
-                        messages.push(Message::one(from, index * DISTANCE, length));
+                    Ok(Received {
+                        length,
+                        from,
+                        class,
+                    }) => {
+                        let message = Message::one(from, index * DISTANCE, length);
+                        messages.push(message.with_class(class));
                     }
                     Err(error) if index == 0 => return Err(error),
                     Err(_) => break,
@@ -106,7 +112,7 @@ impl Batch {
                 let routed = route(message.from, whole);
                 self.parts.extend(routed.map(|(to, header)| {
                     let length = whole.len() - header;
-                    Message::one(to, start + header, length)
+                    Message::one(to, start + header, length).with_class(message.class)
                 }));
             }
         }
@@ -133,7 +139,8 @@ impl Batch {
                 self.prefixed.extend(&prefix);
                 self.prefixed.extend(datagram);
                 let length = self.prefixed.len() - start;
-                self.parts.push(Message::one(train.from(), start, length));
+                let part = Message::one(train.from(), start, length);
+                self.parts.push(part.with_class(train.class()));
             }
             join(&self.prefixed, &self.parts).for_each(|train| send(&train, &prefix));
         }

@@ -41,11 +41,11 @@ pub trait Packets: fmt::Debug + Send + Sync {
     /// The errors of connect(2).
     fn connect(&self, to: SocketAddr) -> io::Result<()>;
 
-    /// Sends a datagram to an address, or to the one that it is connected to.
+    /// Sends a datagram of a traffic class to an address, or to the one that it is connected to.
     ///
     /// # Errors
     /// `WouldBlock` if it was discarded because too much waits already; those of send(2).
-    fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<usize>;
+    fn try_send(&self, datagram: &[u8], to: Option<SocketAddr>, class: u8) -> io::Result<usize>;
 
     /// Sends a train, all of it or nothing, to an address or to the one that it is connected to. After an error other
     /// than `WouldBlock`, its datagrams are sent one by one.
@@ -57,14 +57,25 @@ pub trait Packets: fmt::Debug + Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The next datagram, as much of it as fits, and where it is from.
+    /// The next datagram, as much of it as fits.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.
-    fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
+    fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 
     /// Waits until there is a datagram. Wakes the task that has called it last.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of it that fit.
+    pub length: usize,
+    /// The sender.
+    pub from: SocketAddr,
+    /// The traffic class: DSCP and ECN.
+    pub class: u8,
 }
 
 /// Outcome of datagrams that were to be sent.
@@ -191,7 +202,7 @@ impl Datagrams {
     pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         match self {
             Self::Kernel(socket) => socket.try_recv_from(buffer),
-            Self::Other(packets) => packets.try_recv_from(buffer),
+            Self::Other(packets) => packets.try_receive(buffer).map(of_sender),
         }
     }
 
@@ -201,7 +212,7 @@ impl Datagrams {
         match self {
             Self::Kernel(socket) => receive(socket, batch),
             Self::Other(packets) => batch
-                .fill_one_by_one(|room| packets.try_recv_from(room))
+                .fill_one_by_one(|room| packets.try_receive(room))
                 .map(drop),
         }
     }
@@ -217,9 +228,9 @@ impl Datagrams {
         };
         loop {
             self.readable().await?;
-            match packets.try_recv_from(buffer) {
+            match packets.try_receive(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                received => return received,
+                received => return received.map(of_sender),
             }
         }
     }
@@ -231,8 +242,16 @@ impl Datagrams {
     pub fn try_send(&self, datagram: &[u8]) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => socket.try_send(datagram),
-            Self::Other(packets) => packets.try_send(datagram, None),
+            Self::Other(packets) => packets.try_send(datagram, None, 0),
         }
+    }
+
+    /// Sends a datagram of a traffic class to the address that it is connected to.
+    ///
+    /// # Errors
+    /// As [`Self::try_send`].
+    pub fn try_send_of_class(&self, datagram: &[u8], class: u8) -> io::Result<usize> {
+        self.try_send_one(datagram, None, None, class)
     }
 
     /// Sends a train to an address, or to the one that it is connected to: in one call, or else one by one.
@@ -263,12 +282,7 @@ impl Datagrams {
             }
         }
         for datagram in train.datagrams() {
-            let outcome = match (to, from) {
-                (Some(to), Some(from)) => self.try_send_from(datagram, to, from),
-                (Some(to), None) => self.try_send_to(datagram, to),
-                (None, _) => self.try_send(datagram),
-            };
-            sent.note(outcome);
+            sent.note(self.try_send_one(datagram, to, from, train.class()));
         }
         sent
     }
@@ -287,12 +301,23 @@ impl Datagrams {
         }
     }
 
-    fn try_send_from(&self, datagram: &[u8], to: SocketAddr, from: IpAddr) -> io::Result<usize> {
-        match self {
-            Self::Kernel(socket) => socket.try_io(Interest::WRITABLE, || {
-                messages::send_from(socket.as_fd(), datagram, to, from)
+    fn try_send_one(
+        &self,
+        datagram: &[u8],
+        to: Option<SocketAddr>,
+        from: Option<IpAddr>,
+        class: u8,
+    ) -> io::Result<usize> {
+        let socket = match self {
+            Self::Kernel(socket) => socket,
+            Self::Other(packets) => return packets.try_send(datagram, to, class),
+        };
+        match to {
+            None if class == 0 => socket.try_send(datagram),
+            Some(to) if class == 0 && from.is_none() => socket.try_send_to(datagram, to),
+            _ => socket.try_io(Interest::WRITABLE, || {
+                messages::send_one(socket.as_fd(), datagram, (to, from), class)
             }),
-            Self::Other(packets) => packets.try_send(datagram, Some(to)),
         }
     }
 
@@ -303,7 +328,7 @@ impl Datagrams {
     pub fn try_send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => socket.try_send_to(datagram, to),
-            Self::Other(packets) => packets.try_send(datagram, Some(to)),
+            Self::Other(packets) => packets.try_send(datagram, Some(to), 0),
         }
     }
 
@@ -314,9 +339,13 @@ impl Datagrams {
     pub async fn send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => socket.send_to(datagram, to).await,
-            Self::Other(packets) => packets.try_send(datagram, Some(to)),
+            Self::Other(packets) => packets.try_send(datagram, Some(to), 0),
         }
     }
+}
+
+fn of_sender(received: Received) -> (usize, SocketAddr) {
+    (received.length, received.from)
 }
 
 /// Whether sending several datagrams together is all that an error is about.

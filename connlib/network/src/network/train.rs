@@ -31,6 +31,8 @@ pub(super) struct Message {
     pub(super) length: usize,
     /// The length of all its datagrams, except that the last may be shorter.
     pub(super) segment_len: usize,
+    /// The traffic class that they arrived with: DSCP and ECN (RFC 2474, RFC 3168).
+    pub(super) class: u8,
 }
 
 impl Message {
@@ -42,7 +44,13 @@ impl Message {
             start,
             length,
             segment_len: length,
+            class: 0,
         }
+    }
+
+    /// The same with a traffic class.
+    pub(super) fn with_class(self, class: u8) -> Self {
+        Self { class, ..self }
     }
 
     /// Where each of its datagrams begins.
@@ -91,13 +99,14 @@ impl<'a> Train<'a> {
 
     fn can_append(&self, next: &Message) -> bool {
         let is_same_sender = next.from == self.from() && next.to == self.to();
+        let is_same_class = next.class == self.class();
         // The kernel cuts at equal distances, so nothing may follow a shorter datagram.
         let ends_whole = self.bytes == self.segments * self.segment_len();
         let is_shorter = next.segments() == 1 && (1..self.segment_len()).contains(&next.length);
         let has_length = next.length > 0 && next.segment_len == self.segment_len();
         let fits_one_call = self.segments + next.segments() <= MAX_SEGMENTS
             && self.bytes + next.length <= MAX_BYTES;
-        is_same_sender && ends_whole && (is_shorter || has_length) && fits_one_call
+        is_same_sender && is_same_class && ends_whole && (is_shorter || has_length) && fits_one_call
     }
 
     /// Returns the sender's address.
@@ -109,6 +118,12 @@ impl<'a> Train<'a> {
     /// The address of this host that it was sent to, if that is known.
     pub fn to(&self) -> Option<IpAddr> {
         self.messages[0].to
+    }
+
+    /// The traffic class of all datagrams, which whoever passes them on keeps: DSCP and ECN.
+    #[must_use]
+    pub fn class(&self) -> u8 {
+        self.messages[0].class
     }
 
     /// The length of every datagram but the last.
@@ -173,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_of_two_classes_travel_apart_and_in_order() {
+        let classes = [1, 1, 3, 3, 1];
+        let message = |class| message(0, 0, (3, 3)).with_class(class);
+        let messages = classes.map(message);
+        let storage = [0; 3];
+        let trains = join(&storage, &messages).map(|it| (it.class(), it.segments()));
+        assert_eq!(trains.collect::<Vec<_>>(), [(1, 2), (3, 2), (1, 1)]);
+    }
+
+    #[test]
     fn no_train_is_longer_than_one_call_can_send() {
         let lengths = |messages: &[_]| trains(messages).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(lengths(&[(1, 1); 150]), [64, 64, 22]);
@@ -228,6 +253,7 @@ mod tests {
             start,
             length,
             segment_len: segment_len.min(length),
+            class: 0,
         }
     }
 }

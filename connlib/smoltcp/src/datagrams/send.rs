@@ -15,7 +15,7 @@ use convoy_packet::{
     datagram::UDP_HEADER,
     packet::{
         FRAGMENT, FRAGMENT_HEADER, IPV6_HEADER, LONGEST_PACKET, Packet, UDP, ip_header_len,
-        pseudo_sum, seal_ipv4, transport_sum, write_ip_header,
+        pseudo_sum, seal_ipv4, set_class, transport_sum, write_ip_header,
     },
     vnet::{GSO_UDP_L4, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
@@ -23,11 +23,11 @@ use convoy_packet::{
 /// Where fragments are made, behind the longest message.
 const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST_PACKET;
 
-/// Sends a datagram, in fragments if it is longer than the path's MTU.
+/// Sends a datagram of a traffic class, in fragments if it is longer than the path's MTU.
 pub(super) fn datagram(
     link: &Link,
-    from: SocketAddr,
-    to: SocketAddr,
+    (from, to): (SocketAddr, SocketAddr),
+    class: u8,
     datagram: &[u8],
 ) -> io::Result<()> {
     let (source, destination) = (from.ip(), to.ip());
@@ -42,7 +42,8 @@ pub(super) fn datagram(
         let udp_at = VNET_LEN + header;
         room[udp_at + UDP_HEADER..udp_at + length].copy_from_slice(datagram);
         if header + length <= link.mtu_to(destination) {
-            return send_packet(link, from, to, &mut room[..udp_at + length], None);
+            let message = &mut room[..udp_at + length];
+            return send_packet(link, (from, to), class, message, None);
         }
         let udp = &mut room[udp_at..udp_at + length];
         write_udp_header(udp, from, to, 0);
@@ -53,7 +54,8 @@ pub(super) fn datagram(
         };
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
         let datagram = udp_at..udp_at + length;
-        send_fragments(link, (source, destination), UDP, room, datagram)
+        let ends = (source, destination);
+        send_fragments(link, ends, (UDP, class), room, datagram)
     })
 }
 
@@ -72,14 +74,14 @@ pub(crate) fn packet(link: &Link, packet: &[u8], room: &mut [u8]) -> io::Result<
     }
     let ends = (parsed.source, parsed.destination);
     let payload = VNET_LEN + parsed.payload_at..VNET_LEN + packet.len();
-    send_fragments(link, ends, parsed.protocol, room, payload)
+    let kind = (parsed.protocol, parsed.class());
+    send_fragments(link, ends, kind, room, payload)
 }
 
 /// Sends datagrams as one super-packet, which is possible as long as each fits the MTU.
 pub(super) fn train(
     link: &Link,
-    from: SocketAddr,
-    to: SocketAddr,
+    (from, to): (SocketAddr, SocketAddr),
     train: &Train<'_>,
 ) -> io::Result<()> {
     let headers = ip_header_len(from.ip()) + UDP_HEADER;
@@ -94,15 +96,16 @@ pub(super) fn train(
             room[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         }
-        send_packet(link, from, to, &mut room[..at], Some(train.segment_len()))
+        let each = Some(train.segment_len());
+        send_packet(link, (from, to), train.class(), &mut room[..at], each)
     })
 }
 
 /// Sends a message whose payload is in its place, with the length of its datagrams if they are several.
 fn send_packet(
     link: &Link,
-    from: SocketAddr,
-    to: SocketAddr,
+    (from, to): (SocketAddr, SocketAddr),
+    class: u8,
     message: &mut [u8],
     segment_len: Option<usize>,
 ) -> io::Result<()> {
@@ -112,6 +115,7 @@ fn send_packet(
     let length = udp.len();
     write_udp_header(udp, from, to, pseudo_sum(source, destination, UDP, length));
     write_ip_header(&mut message[VNET_LEN..], source, destination, UDP, length);
+    set_class(&mut message[VNET_LEN..], class);
     let mut vnet = VnetHeader {
         flags: NEEDS_CSUM,
         csum_start: header as u16,
@@ -135,11 +139,11 @@ pub(crate) fn write_udp_header(udp: &mut [u8], from: SocketAddr, to: SocketAddr,
     udp[6..8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Sends a payload, which lies at `payload` in `room`, as fragments.
+/// Sends a payload of a protocol and traffic class, which lies at `payload` in `room`, as fragments.
 fn send_fragments(
     link: &Link,
     (source, destination): (IpAddr, IpAddr),
-    protocol: u8,
+    (protocol, class): (u8, u8),
     room: &mut [u8],
     payload: Range<usize>,
 ) -> io::Result<()> {
@@ -155,6 +159,7 @@ fn send_fragments(
         let ip = &mut message[VNET_LEN..];
         let next = if source.is_ipv4() { protocol } else { FRAGMENT };
         write_ip_header(ip, source, destination, next, more + part.len());
+        set_class(ip, class);
         if source.is_ipv4() {
             let flags = (offset / 8) as u16 | u16::from(!is_last) << 13;
             ip[4..6].copy_from_slice(&(ident as u16).to_be_bytes());

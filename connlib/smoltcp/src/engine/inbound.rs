@@ -198,7 +198,12 @@ impl Engine {
         gateway: Option<&Arrivals>,
     ) -> Result<(), Dropped> {
         let received = datagram::parse(packet)?;
-        let Received { from, to, payload } = received;
+        let Received {
+            from,
+            to,
+            payload,
+            class,
+        } = received;
         let table = self.shared.table();
         let bound = match gateway {
             Some(_) => table.bound_flow(&Tuple {
@@ -218,12 +223,12 @@ impl Engine {
         };
         if payload.is_empty() {
             self.shared.counters.datagrams_in.add(1);
-            return bound.push(from, payload);
+            return bound.push(from, class, payload);
         }
         let each = packet.vnet.datagram_len().unwrap_or(payload.len());
         for datagram in payload.chunks(each) {
             self.shared.counters.datagrams_in.add(1);
-            if let Err(reason) = bound.push(from, datagram) {
+            if let Err(reason) = bound.push(from, class, datagram) {
                 self.shared.counters.drop(reason);
             }
         }

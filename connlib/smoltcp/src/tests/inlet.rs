@@ -3,11 +3,12 @@
 use std::future::poll_fn;
 
 use super::{wire::*, *};
+use convoy_network::with_batch;
 use convoy_packet::{
     counters::Dropped,
     datagram,
     icmp::echo_ident,
-    packet::{ICMPV4, ICMPV6, Packet, UDP},
+    packet::{ICMPV4, ICMPV6, Packet, UDP, set_class},
     segment::{RST, SYN, Tuple},
     vnet::{GSO_UDP_L4, VNET_LEN, VnetHeader},
 };
@@ -26,6 +27,31 @@ async fn without_a_gateway_packets_for_other_addresses_are_dropped() {
     drop(inlet);
     wire.send(&syn(OUTSIDE));
     until(|| a.counters().dropped(Dropped::NobodyListens) == 1).await;
+}
+
+#[tokio::test]
+async fn a_flow_of_datagrams_keeps_their_traffic_class_both_ways() {
+    let (a, wire) = scene();
+    let inlet = a.inlet().unwrap();
+    for (from, to) in [(B, OUTSIDE), (B6, OUTSIDE6)] {
+        let datagram = [0, 9, 0, 10, 0, 9, 0, 0, 42];
+        let mut question = packet(from, to, UDP, &datagram, 6);
+        set_class(&mut question, 0xbb);
+        wire.send(&question);
+        assert_eq!(next(&inlet).await, question);
+        let flow = inlet.datagrams(at(from, 9), at(to, 10)).unwrap();
+        flow.connect(at(from, 9)).await.unwrap();
+        wire.send(&question);
+        within(flow.readable()).await.unwrap();
+        with_batch(|batch| {
+            flow.try_receive(batch).unwrap();
+            assert_eq!(batch.trains().next().unwrap().class(), 0xbb);
+        });
+        flow.try_send_of_class(b"answer", 0xba).unwrap();
+        let answer = wire.receive();
+        let answer = Packet::parse(VnetHeader::default(), &answer).unwrap();
+        assert_eq!((answer.class(), answer.protocol), (0xba, UDP));
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-use super::*;
+use super::{wire::*, *};
 use convoy_network::{Datagrams, Host, Kernel, with_batch};
+use convoy_packet::packet::{UDP, set_class};
 
 #[tokio::test]
 async fn datagrams_are_answered_and_arrive_whole_at_any_length() {
@@ -19,6 +20,53 @@ async fn datagrams_are_answered_and_arrive_whole_at_any_length() {
                 assert_eq!(received[..size], datagram);
             }
         }
+    }
+}
+
+/// Marks of congestion, and those of what can be marked, with the DSCP of calls (EF).
+#[tokio::test]
+async fn datagrams_keep_their_traffic_class_whole_and_in_fragments() {
+    let (a, b) = joined(1420);
+    for (from, to) in [(A, B), (A6, B6)] {
+        let (client, server) = bound(&a, &b, from, to).await;
+        client.connect(server.local_addr().unwrap()).await.unwrap();
+        for (class, length) in [(1, 9), (3, 1_200), (0, 9), (0xbb, 3_000)] {
+            client.try_send_of_class(&vec![7; length], class).unwrap();
+            within(server.readable()).await.unwrap();
+            let arrived = with_batch(|batch| {
+                server.try_receive(batch).unwrap();
+                let train = batch.trains().next().unwrap();
+                (train.class(), train.bytes())
+            });
+            assert_eq!(arrived, (class, length));
+        }
+    }
+}
+
+/// RFC 3168, section 5.3.
+#[tokio::test]
+async fn a_mark_of_congestion_on_any_fragment_is_one_of_the_datagram() {
+    let (a, wire) = scene();
+    let socket = a.datagrams(at(A, 10)).await.unwrap();
+    for marked in 0..2 {
+        for (index, flags) in [[0x20, 0], [0, 2]].into_iter().enumerate() {
+            let datagram = [
+                0, 9, 0, 10, 0, 24, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+            ];
+            let part = &datagram[index * 16..][..16 - index * 8];
+            let mut fragment = packet(B, A, UDP, part, 6);
+            // Without a checksum of UDP.
+            fragment[20..].copy_from_slice(part);
+            fragment[6..8].copy_from_slice(&flags);
+            set_class(&mut fragment, if index == marked { 3 } else { 2 });
+            wire.send(&fragment);
+        }
+        within(socket.readable()).await.unwrap();
+        with_batch(|batch| {
+            socket.try_receive(batch).unwrap();
+            let train = batch.trains().next().unwrap();
+            assert_eq!((train.class(), train.bytes()), (3, 16));
+        });
     }
 }
 

@@ -25,6 +25,7 @@ mod world;
 
 mod adoption;
 mod cases;
+mod classes;
 mod confined;
 mod crash;
 mod device;

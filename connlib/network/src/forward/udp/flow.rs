@@ -58,7 +58,8 @@ impl Flow {
     fn keep(&self, train: &Train<'_>, near: &Near) {
         let context = &near.context;
         for datagram in train.datagrams() {
-            let held = context.shared.waiting.hold(context.rule, datagram);
+            let waiting = &context.shared.waiting;
+            let held = waiting.hold(context.rule, datagram, train.class());
             match held.map(|early| self.early.try_send(early)) {
                 Some(Ok(())) => {}
                 Some(Err(_)) => context.counters.drop_datagrams(1),
@@ -128,7 +129,7 @@ async fn exchange(
         tokio::select! {
             // The flow holds a sender, so there is always another.
             Some(datagram) = early.recv() => {
-                match socket.try_send(&datagram) {
+                match socket.try_send_of_class(&datagram, datagram.class()) {
                     Ok(sent) => near.context.counters.moved.count_outbound(sent),
                     Err(_) => near.context.counters.drop_datagrams(1),
                 }

@@ -3,7 +3,13 @@ use std::{
     time::Duration,
 };
 
-use nix::{setsockopt_impl, sockopt_impl, sys::socket::setsockopt};
+use nix::{
+    setsockopt_impl, sockopt_impl,
+    sys::socket::{
+        setsockopt,
+        sockopt::{Ipv4Tos, Ipv6TClass},
+    },
+};
 use tokio::time::timeout;
 
 use super::*;
@@ -36,6 +42,67 @@ async fn datagrams_of_one_length_leave_and_arrive_as_one_message() {
             are_numbered(train.datagrams(), &lengths);
         });
     }
+}
+
+/// Marks of congestion, and those of what can be marked, with the DSCP of calls (EF).
+#[tokio::test]
+async fn datagrams_keep_the_traffic_class_that_they_arrived_with() {
+    for at in [loopback_v4(), loopback_v6()] {
+        let (sender, relay, receiver) = (bound(at).await, bound(at).await, bound(at).await);
+        let connected = bound(at).await;
+        let (to, from) = (receiver.local_addr().unwrap(), Some(at.ip()));
+        connected.connect(to).await.unwrap();
+        for (class, count) in [(1, 1), (2, 3), (0, 1), (0xbb, 2)] {
+            set_class(&sender, class);
+            for (out, to, from) in [
+                (&relay, Some(to), None),
+                (&relay, Some(to), from),
+                (&connected, None, None),
+            ] {
+                send(&sender, &relay, &vec![9; count]).await;
+                let mut passed = 0;
+                while passed < count {
+                    within(relay.readable()).await.unwrap();
+                    with_batch(|batch| {
+                        if relay.try_receive(batch).is_ok() {
+                            for train in batch.trains() {
+                                let sent = out.try_send_train_from(&train, to, from);
+                                assert!(sent.error.is_none(), "{:?}", sent.error);
+                                passed += train.segments();
+                            }
+                        }
+                    });
+                }
+                assert_eq!(classes(&receiver, count).await, vec![class; count]);
+            }
+        }
+        connected.try_send_of_class(b"early", 3).unwrap();
+        assert_eq!(classes(&receiver, 1).await, [3]);
+    }
+}
+
+fn set_class(socket: &Datagrams, class: u8) {
+    let class = i32::from(class);
+    match socket.local_addr().unwrap().is_ipv4() {
+        true => setsockopt(kernels(socket), Ipv4Tos, &class).unwrap(),
+        false => setsockopt(kernels(socket), Ipv6TClass, &class).unwrap(),
+    }
+}
+
+/// The traffic classes of the next datagrams.
+async fn classes(socket: &Datagrams, count: usize) -> Vec<u8> {
+    let mut classes = Vec::new();
+    while classes.len() < count {
+        within(socket.readable()).await.unwrap();
+        with_batch(|batch| {
+            if socket.try_receive(batch).is_ok() {
+                for train in batch.trains() {
+                    classes.extend(vec![train.class(); train.segments()]);
+                }
+            }
+        });
+    }
+    classes
 }
 
 #[tokio::test]

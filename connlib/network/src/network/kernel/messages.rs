@@ -12,8 +12,11 @@ use std::{
 use nix::{
     errno::Errno,
     sys::socket::{
-        ControlMessage, MsgFlags, SockaddrStorage, getsockopt, sendmsg, setsockopt,
-        sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, RcvBuf, UdpGroSegment, UdpGsoSegment},
+        ControlMessage, MsgFlags, SockaddrStorage, getsockname, getsockopt, sendmsg, setsockopt,
+        sockopt::{
+            IpRecvTos, Ipv4PacketInfo, Ipv6RecvPacketInfo, Ipv6RecvTClass, RcvBuf, UdpGroSegment,
+            UdpGsoSegment,
+        },
     },
 };
 
@@ -31,6 +34,9 @@ pub(crate) fn prepare(socket: impl AsFd) {
     let _ = setsockopt(&socket, UdpGroSegment, &true);
     // A small buffer is no reason to forward nothing.
     let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
+    // A socket has one of them. Without it, marks of congestion are lost.
+    let _ = setsockopt(&socket, IpRecvTos, &true);
+    let _ = setsockopt(&socket, Ipv6RecvTClass, &true);
 }
 
 /// Makes the kernel report each message's destination address (`IP_PKTINFO`, ip(7)).
@@ -55,11 +61,11 @@ struct Arguments {
     controls: [Control; MESSAGES],
 }
 
-/// Control messages: one of `UDP_GRO`, and one of `IP_PKTINFO` or `IPV6_PKTINFO`.
+/// Control messages: one of `UDP_GRO`, one of `IP_PKTINFO` or `IPV6_PKTINFO`, and one of `IP_TOS` or `IPV6_TCLASS`.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-const CONTROL: usize = space(size_of::<libc::c_int>()) + space(size_of::<libc::in6_pktinfo>());
+const CONTROL: usize = 2 * space(size_of::<libc::c_int>()) + space(size_of::<libc::in6_pktinfo>());
 
 /// Bytes that a control message of this length takes.
 const fn space(length: usize) -> usize {
@@ -143,6 +149,7 @@ impl Headers {
             start: index * DISTANCE,
             length,
             segment_len: length,
+            class: 0,
         };
         // SAFETY: the kernel has written control messages to the memory of the header, and their length into it.
         let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header.msg_hdr) };
@@ -189,6 +196,15 @@ unsafe fn heed(message: &mut Message, level: libc::c_int, kind: libc::c_int, dat
             // An answer cannot come from a group.
             message.to = Some(local.into()).filter(|_| !local.is_multicast());
         }
+        (libc::IPPROTO_IP, libc::IP_TOS) => {
+            // SAFETY: our caller upholds it.
+            message.class = unsafe { data.read() };
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            // SAFETY: our caller upholds it.
+            let class = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+            message.class = class as u8;
+        }
         _ => {}
     }
 }
@@ -221,31 +237,28 @@ pub(crate) fn send(
         count += 1;
     }
     let segment_len = train.segment_len() as u16;
-    send_pieces(socket, &slices[..count], Some(segment_len), to, from)
+    let ends = (to, from);
+    let pieces = &slices[..count];
+    send_pieces(socket, pieces, Some(segment_len), ends, train.class())
 }
 
-/// Sends one datagram from an address of this host.
-pub(crate) fn send_from(
+/// Sends one datagram of a traffic class to an address, or to the one that the socket is connected to; from an address of
+/// this host, or from the one that the kernel chooses.
+pub(crate) fn send_one(
     socket: BorrowedFd<'_>,
     datagram: &[u8],
-    to: SocketAddr,
-    from: IpAddr,
+    ends: (Option<SocketAddr>, Option<IpAddr>),
+    class: u8,
 ) -> io::Result<usize> {
-    send_pieces(
-        socket,
-        &[IoSlice::new(datagram)],
-        None,
-        Some(to),
-        Some(from),
-    )
+    send_pieces(socket, &[IoSlice::new(datagram)], None, ends, class)
 }
 
 fn send_pieces(
     socket: BorrowedFd<'_>,
     pieces: &[IoSlice<'_>],
     segment_len: Option<u16>,
-    to: Option<SocketAddr>,
-    from: Option<IpAddr>,
+    (to, from): (Option<SocketAddr>, Option<IpAddr>),
+    class: u8,
 ) -> io::Result<usize> {
     let (ipv4, ipv6) = (ipv4_info(from), ipv6_info(from));
     let source = match from {
@@ -254,20 +267,36 @@ fn send_pieces(
         None => None,
     };
     let segments = segment_len.as_ref().map(ControlMessage::UdpGsoSegments);
-    let control: &[ControlMessage<'_>] = match (segments, source) {
-        (Some(segments), Some(source)) => &[segments, source],
-        (Some(one), None) | (None, Some(one)) => &[one],
-        (None, None) => &[],
+    let wide = i32::from(class);
+    let class = match class {
+        0 => None,
+        _ if is_ipv6(socket, to)? => Some(ControlMessage::Ipv6TClass(&wide)),
+        _ => Some(ControlMessage::Ipv4Tos(&class)),
     };
+    let mut control = [ControlMessage::Ipv4Tos(&0); 3];
+    let mut count = 0;
+    for message in [segments, source, class].into_iter().flatten() {
+        control[count] = message;
+        count += 1;
+    }
     let to = to.map(SockaddrStorage::from);
     let sent = sendmsg(
         socket.as_raw_fd(),
         pieces,
-        control,
+        &control[..count],
         MsgFlags::MSG_DONTWAIT,
         to.as_ref(),
     );
     Ok(sent?)
+}
+
+/// Whether datagrams from a socket, to an address or to the one that it is connected to, are of IPv6.
+fn is_ipv6(socket: BorrowedFd<'_>, to: Option<SocketAddr>) -> io::Result<bool> {
+    if let Some(to) = to {
+        return Ok(to.is_ipv6());
+    }
+    let own: SockaddrStorage = getsockname(socket.as_raw_fd())?;
+    Ok(own.as_sockaddr_in6().is_some())
 }
 
 fn ipv4_info(from: Option<IpAddr>) -> libc::in_pktinfo {
