@@ -19,9 +19,6 @@ use super::{
     ENGINES, Namespace,
 };
 
-/// How long a silent server may hold up the first name, and any server the next one.
-const FIRST: Duration = Duration::from_secs(5);
-const NEXT: Duration = Duration::from_secs(2);
 /// How late an answer may be without being silence.
 const LATE: Duration = Duration::from_millis(30);
 const NO_SUCH_NAME: u8 = 3;
@@ -126,7 +123,8 @@ fn a_proxy_believes_the_first_server_and_does_not_wait_for_a_silent_address() {
     names_are_reached(&[[late, stranger], [half_dead, stranger]]);
 }
 
-/// Requires that names which these two servers are asked for lead to the server behind the tunnel, for each pair.
+/// Requires that names which these two servers are asked for lead to the server behind the tunnel, for each pair. How
+/// long that may take is tested with a clock that stands still (`connlib/network/src/network/names/tests.rs`).
 fn names_are_reached(pairs: &[[Server; 2]]) {
     let Some(world) = world("DNS = 10.8.0.93, 10.8.0.94\n") else {
         return;
@@ -148,12 +146,9 @@ fn names_are_reached(pairs: &[[Server; 2]]) {
         ));
         for engine in ENGINES {
             up(&world, &["--socks5=1080", engine]);
-            for (index, limit) in [FIRST, NEXT, NEXT].into_iter().enumerate() {
-                let begun = Instant::now();
+            for index in 0..3 {
                 let stream = socks5(&world, 1080, &format!("n{index}.ex.test"));
-                let took = begun.elapsed();
-                assert!(took < limit, "{pair:?} {engine}: {took:?}");
-                echoes(stream.unwrap());
+                echoes(stream.unwrap_or_else(|code| panic!("{pair:?} {engine}: {code}")));
             }
             down(&world);
         }
