@@ -17,6 +17,8 @@ const HOSTILE: [u8; 4] = [10, 8, 0, 1];
 const VICTIM: [u8; 4] = [10, 8, 0, 3];
 /// The gateway's name server.
 const DNS: u16 = 53;
+/// The port that is forwarded to this host.
+const FORWARDED: u16 = 2_222;
 /// Unfinished connections of a listener that is as good as full.
 const BACKLOG: usize = 1_000;
 /// First packets that are sent together.
@@ -28,6 +30,48 @@ fn connections_that_a_peer_leaves_unfinished_close_no_port_to_others() {
     let Some(place) = Place::new("", &args) else {
         return;
     };
+    under_unfinished_connections(&place, DNS, is_full_of_kernel(DNS), |victim| {
+        let connected = || connect(victim, (Ipv4Addr::from(GATEWAY), DNS)).is_ok();
+        assert_eq!([(); 6].map(|()| connected()), [true; 6]);
+    });
+    place.down();
+}
+
+#[test]
+fn connections_that_a_peer_leaves_unfinished_close_no_forwarded_port_to_others() {
+    let Some(place) = Place::without_gateway("") else {
+        return;
+    };
+    echo(&place.world.client, ("127.0.0.1", ECHO));
+    let reverse = format!("-R=10.8.0.2:{FORWARDED}:127.0.0.1:{ECHO}");
+    for engine in ENGINES {
+        // The gateway counts what the stack drops.
+        place.up(&["--nat=user", &reverse, engine]);
+        let displaces = || {
+            let dropped = &status(&place.world)["nat"]["dropped_packets"]["half_open"];
+            dropped.as_u64() > Some(BACKLOG as u64)
+        };
+        let is_full = || match engine == ENGINES[0] {
+            true => is_full_of_kernel(FORWARDED)(),
+            false => displaces(),
+        };
+        under_unfinished_connections(&place, FORWARDED, is_full, |victim| {
+            for _ in 0..6 {
+                echoes(connect(victim, (Ipv4Addr::from(GATEWAY), FORWARDED)).unwrap());
+            }
+        });
+        place.down();
+    }
+}
+
+/// Has one peer begin connections to a port without end and finish none; once the port has as many as it takes, the other
+/// peer does what it wants.
+fn under_unfinished_connections(
+    place: &Place,
+    port: u16,
+    is_full: impl Fn() -> bool,
+    does: impl FnOnce(&Namespace),
+) {
     let [hostile, victim] = place.peers();
     // Its kernel knows nothing of these connections, and would reset them.
     let silence = "nft 'add table ip t; add chain ip t o { type filter hook output priority 0; }; \
@@ -41,26 +85,38 @@ fn connections_that_a_peer_leaves_unfinished_close_no_port_to_others() {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                for port in start..start + BURST {
-                    send(&raw, &opening(port));
+                for from in start..start + BURST {
+                    send(&raw, &opening(from, port));
                 }
                 thread::sleep(Duration::from_millis(100));
             }
         });
-        // Until the backlog is full.
-        let is_full = || {
-            let pending = inside("ss -Htn state syn-recv '( sport = :53 )' | wc -l");
-            (pending.trim().parse::<usize>().unwrap() > BACKLOG).then_some(())
-        };
-        let was_full = eventually(DEADLINE, is_full).is_some();
-        let connected: Vec<_> = (0..6)
-            .map(|_| connect(victim, (Ipv4Addr::from(GATEWAY), DNS)).is_ok())
-            .collect();
-        is_over.store(true, Ordering::Relaxed);
-        assert!(was_full);
-        assert_eq!(connected, [true; 6]);
+        // Also if what follows panics.
+        let _over = Ends(&is_over);
+        let is_full = || is_full().then_some(());
+        assert!(eventually(DEADLINE, is_full).is_some(), "it is never full");
+        does(victim);
     });
-    place.down();
+    place.world.shell_at(hostile, "nft delete table ip t");
+}
+
+/// Whether the backlog of a port of the kernel's in the gateway's namespace is full.
+fn is_full_of_kernel(port: u16) -> impl Fn() -> bool {
+    move || {
+        let pending = inside(&format!(
+            "ss -Htn state syn-recv '( sport = :{port} )' | wc -l"
+        ));
+        pending.trim().parse::<usize>().unwrap() > BACKLOG
+    }
+}
+
+/// Ends a flood when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -89,11 +145,11 @@ fn an_icmp_error_of_a_peer_shortens_nobody_elses_packets() {
     place.down();
 }
 
-/// A first packet of a connection to the gateway's name server.
-fn opening(port: u16) -> Vec<u8> {
+/// A first packet of a connection to a port of the gateway.
+fn opening(from: u16, to: u16) -> Vec<u8> {
     let mut packet = Vec::new();
     PacketBuilder::ipv4(HOSTILE, GATEWAY, 64)
-        .tcp(port, DNS, 1, 64_000)
+        .tcp(from, to, 1, 64_000)
         .syn()
         .write(&mut packet, &[])
         .unwrap();

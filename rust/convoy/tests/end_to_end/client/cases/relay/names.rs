@@ -3,7 +3,7 @@
 use std::{
     net::{Ipv4Addr, UdpSocket},
     slice, thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
