@@ -49,7 +49,7 @@ fn it_is_also_reported_while_packets_keep_coming() {
     assert_eq!(reported, 11);
 }
 
-/// What the peer sends then is no sign that it can be reached: neither its calls nor its packets in the old session.
+/// Data of the peer is then no sign that it can be reached: neither its calls nor its packets in the old session.
 #[test]
 fn a_peer_that_no_longer_hears_this_side_is_reported_as_soon_as_a_silent_one() {
     for (peer_sends, to_be_silent) in [(0, true), (1, false), (60, false)] {

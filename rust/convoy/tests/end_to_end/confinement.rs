@@ -1,4 +1,4 @@
-//! What a running daemon has given up.
+//! Tests that a running daemon has given up its privileges.
 
 use std::fs;
 

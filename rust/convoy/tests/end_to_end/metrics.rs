@@ -160,7 +160,7 @@ fn an_address_that_cannot_be_used_leaves_nothing_behind() {
     }
 }
 
-/// What a Unix socket answers.
+/// Returns the answer of a Unix socket.
 pub(crate) fn get_unix(path: &Path, target: &str) -> Answer {
     http::get(UnixStream::connect(path).unwrap(), target, None)
 }

@@ -205,7 +205,7 @@ fn is_up(machine: &Machine) -> (String, u64) {
     (tunnel(machine), machine.leaks())
 }
 
-/// What `convoy up` has made. The rules for the devices below go with the last route out.
+/// Returns what `convoy up` has made. The rules for the devices below go with the last route out.
 fn tunnel(machine: &Machine) -> String {
     machine.shell(
         "ip -4 -brief address show wg0; ip -4 rule; ip -4 route show table 51820

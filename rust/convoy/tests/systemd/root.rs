@@ -6,11 +6,11 @@ use std::{
     process::Command,
 };
 
-/// What the tests use there. Raise [`EDITION`] with every change.
+/// Packages that the tests use there. Raise [`EDITION`] with every change.
 const PACKAGES: &str = "dbus,dbus-session-bus-common,firewalld,iproute2,iputils-ping,libpam-systemd,netbase,\
      network-manager,nftables,python3-dbusmock,systemd,systemd-resolved";
 const EDITION: u32 = 2;
-/// What Debian enables, but only some tests want.
+/// Units that Debian enables, but only some tests want.
 const OPTIONAL: [&str; 3] = ["NetworkManager", "NetworkManager-wait-online", "firewalld"];
 
 /// On a host that is not Debian.

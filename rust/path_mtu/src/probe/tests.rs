@@ -8,7 +8,7 @@ const MTU: u32 = 1420;
 const FLOOR: u32 = 1280;
 const RTT: Duration = Duration::from_millis(20);
 
-/// What a path does with echo requests.
+/// A path's treatment of echo requests.
 struct Path {
     /// The hosts that answer.
     answering: Vec<IpAddr>,

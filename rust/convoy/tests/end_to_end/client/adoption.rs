@@ -150,7 +150,7 @@ fn without_a_supervisor_wg_may_change_everything_but_what_needs_a_mark() {
     }
 }
 
-/// What a change of supervisors must leave as it is.
+/// State that a change of supervisors must leave as it is.
 struct Carried<'a> {
     world: &'a World,
     session: String,

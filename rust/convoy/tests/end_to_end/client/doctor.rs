@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{scene::DEADLINE, twins::public_key};
 
-/// What `convoy doctor --json` printed.
+/// Output of `convoy doctor --json`.
 pub(super) struct Diagnosis(Value);
 
 impl Diagnosis {

@@ -56,7 +56,7 @@ fn least(world: &World, minutes: usize) -> u64 {
     seen.into_iter().min().unwrap()
 }
 
-/// Of all threads of both processes.
+/// Sums over all threads of both processes.
 fn switches(world: &World) -> u64 {
     let pids = processes(&world.client);
     assert_eq!(pids.len(), 2, "{pids:?}");

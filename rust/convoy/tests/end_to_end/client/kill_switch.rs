@@ -195,7 +195,7 @@ fn sockets(cables: &[&str]) -> Vec<(UdpSocket, bool)> {
         .collect()
 }
 
-/// What a program sends past the IP stack.
+/// Makes a frame that a program sends past the IP stack.
 fn frame() -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [0xff; 6])
         .ipv4([192, 168, 1, 2], [203, 0, 113, 254], 64)

@@ -35,7 +35,7 @@ struct State {
     is_over: AtomicBool,
 }
 
-/// What it answers.
+/// A kind of answer.
 #[derive(Clone, Debug)]
 pub(super) enum Says {
     Addresses(Vec<IpAddr>),

@@ -22,7 +22,7 @@ const CLOSED: &str = "#convoy: KillSwitch = on\n";
 const OUTSIDE: &str = "203.0.113.254";
 const BRIDGE: &str = "172.17.0.1";
 
-/// What dockerd loads by iptables-nft(8) for its default bridge and a published port, in the words of nft(8).
+/// Rules that dockerd loads by iptables-nft(8) for its default bridge and a published port, in the words of nft(8).
 const RULES: &str = "
     table ip nat {
         chain DOCKER {

@@ -53,7 +53,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it wrote so far.
+    /// Returns what it has written so far.
     pub(super) fn said(&self) -> String {
         [&self.stdout, &self.stderr]
             .map(|path| fs::read_to_string(path).unwrap())

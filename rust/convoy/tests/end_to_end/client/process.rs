@@ -10,7 +10,7 @@ use super::world::World;
 use crate::scene::{DEADLINE, convoy_program, output_of, processes};
 
 impl World {
-    /// What `convoy status wg0 --json` says of wg0.
+    /// Returns wg0 as `convoy status wg0 --json` describes it.
     pub(super) fn status(&self) -> Value {
         let said = self.convoy(&["status", "wg0", "--json"]);
         let parsed = serde_json::from_str::<Value>(&said.stdout);
@@ -61,7 +61,7 @@ impl World {
         self.wg(1).swap_remove(2)
     }
 
-    /// What tells the session of the client's first peer from others: when its handshake was.
+    /// Returns the time of the handshake of the client's first peer, which tells its session from others.
     pub(super) fn session(&self) -> String {
         self.wg(1).swap_remove(4)
     }

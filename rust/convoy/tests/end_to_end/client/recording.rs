@@ -109,10 +109,10 @@ fn is_capturing(capture: &Running) {
     assert!(eventually(DEADLINE, said).is_some(), "{}", capture.said());
 }
 
-/// What a file has.
+/// Contents of a file.
 struct Recorded {
     packets: Vec<Packet>,
-    /// What was lost, if the file has an end.
+    /// Count of lost packets, if the file has an end.
     dropped: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a service manager runs: the kill switch before the tunnel, and the time between a crash and the next
+//! Commands that a service manager runs: the kill switch before the tunnel, and the time between a crash and the next
 //! start.
 
 use super::{

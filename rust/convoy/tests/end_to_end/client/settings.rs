@@ -1,4 +1,4 @@
-//! What `wg set` changes, the host follows.
+//! Tests that the host follows what `wg set` changes.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ const HOOKS: &str = "SaveConfig = true\nPreUp = echo PreUp >> /run/hooks\nPostUp
 const CLOSED: &str = "#convoy: KillSwitch = on\n";
 const PERSISTENT: &str = "#convoy: KillSwitch = persistent\n";
 
-/// What a supervisor does.
+/// A phase of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Up,
@@ -349,7 +349,7 @@ impl Subject {
         i32::try_from(pid).ok().map(Pid::from_raw)
     }
 
-    /// What `/run/convoy/wg0.state` says.
+    /// Reads `/run/convoy/wg0.state`.
     fn state(&self) -> Value {
         let path = self.world.client.run_directory().join("convoy/wg0.state");
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -367,7 +367,7 @@ impl Calls {
         self.all.iter().filter(is_of).cloned().collect()
     }
 
-    /// Those of `up` from the moment that the tunnel may run.
+    /// Steps of `up` from the moment that the tunnel may run.
     fn with_tunnel(&self) -> Vec<Call> {
         let up = self.of(Phase::Up);
         let is_start =

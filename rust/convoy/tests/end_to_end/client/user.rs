@@ -109,7 +109,7 @@ impl Started {
         line.trim_end().to_owned()
     }
 
-    /// What it writes up to a line `end`, after it got one.
+    /// Returns what it writes up to a line `end`, after it got one.
     pub(super) fn until(&mut self, end: &str) -> String {
         self.stdin.write_all(b"\n").unwrap();
         let mut text = String::new();

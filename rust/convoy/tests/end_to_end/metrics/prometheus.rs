@@ -99,7 +99,7 @@ impl Drop for Prometheus<'_> {
     }
 }
 
-/// Has `promtool check metrics` look at names, types and descriptions.
+/// Lets `promtool check metrics` look at names, types and descriptions.
 pub(super) fn lint(open_metrics: &str) {
     let mut promtool = Command::new("promtool");
     let promtool = promtool.args(["check", "metrics"]).stdin(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What is remembered of addresses and answers, and what is forgotten.
+//! Tests of the memory of addresses and answers.
 
 use super::*;
 

@@ -16,7 +16,7 @@ const SILENCE: Duration = Duration::from_millis(50);
 pub(crate) struct Tally {
     /// Datagrams that arrived.
     pub(crate) received: u64,
-    /// Of these, lost as the fates determined.
+    /// Datagrams among these that were lost as the fates determined.
     pub(crate) dropped: u64,
     /// Second copies.
     pub(crate) duplicated: u64,

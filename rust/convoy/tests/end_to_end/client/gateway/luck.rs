@@ -12,7 +12,7 @@ use super::{
 
 /// How much memory a flow that is stuck may take in this process, in bytes: its buffers are the kernel's.
 const MOST_GROWTH: u64 = 4 << 20;
-/// Of a host that has few.
+/// Limit of a host that has few.
 const PORTS: usize = 8;
 
 #[test]

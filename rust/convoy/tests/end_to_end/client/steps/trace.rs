@@ -16,7 +16,7 @@ const CALLS: &str = "trace=bind,?chmod,clone,?clone3,connect,fchmod,fchmodat,fch
      ioctl,kill,?link,linkat,listen,?mkdir,mkdirat,pidfd_send_signal,pwrite64,?rename,?renameat,renameat2,?rmdir,\
      sendmsg,sendto,setsockopt,?symlink,symlinkat,?unlink,unlinkat,?vfork,write,writev";
 
-/// What shows that a call changes nothing: queries of rtnetlink, wake-ups, log lines, questions about a terminal.
+/// Signs that a call changes nothing: queries of rtnetlink, wake-ups, log lines, questions about a terminal.
 const HARMLESS: [&str; 5] = [
     "nlmsg_type=RTM_GET",
     "[eventfd]>",

@@ -30,7 +30,7 @@ pub(in super::super) fn up_with(world: &World, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// What `convoy status --json` says of the tunnel, the only one of this user.
+/// Returns this user's only tunnel as `convoy status --json` describes it.
 pub(in super::super) fn status(world: &World) -> Value {
     let mut command = user(world, PROGRAM);
     let shown = said(&command.args(["status", "--json"]).output().unwrap());

@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-/// What may stand before a server that works.
+/// Servers that may stand before one that works.
 const BEFORE: [Server; 5] = [
     Server::Silent,
     Server::Closed,
