@@ -27,8 +27,11 @@ pub struct Section {
 const LIMITED: &str =
     "\n\\* In at least one round the generator, not the contender, set the limit.\n";
 /// Parts of the names of scenes that the page leaves out.
-const DETAILS: [&str; 8] = [
+const DETAILS: [&str; 11] = [
     "p99.9",
+    "request-udp",
+    "connections-16",
+    "flows-1000",
     "-bbr",
     "loss-",
     "tcp-down-syscalls",

@@ -28,7 +28,7 @@ pub(in super::super) const OUTSIDE: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"]
 /// Hosts outside to which there is no way, and of which nothing is heard.
 pub(in super::super) const UNREACHABLE: &str = "198.18.0.98";
 pub(in super::super) const SILENT: &str = "198.18.0.99";
-/// The surroundings of the gateway: hosts outside, the router before them, and those that nobody should reach.
+/// Networks that peers reach through the gateway: hosts outside, the router, and those that nobody should reach.
 const THROUGH: &str = "198.18.0.0/15,192.168.1.1/32,192.168.1.3/32,169.254.0.0/16,127.0.0.2/32,10.8.0.0/24,\
      2001:db8:18::/48,2001:db8:2::1/128,2001:db8:2::3/128,fd00:ec2::/32,fd08::/64";
 
