@@ -191,8 +191,9 @@ fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> anyhow::Result<Run> {
     let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(set)?;
     let mut run = Run::new(Vec::new());
     let contenders = present(asked, &mut stand, &mut run);
-    let versions = contenders.iter().filter(|one| !one.is_variant());
-    run.origin.versions = versions.filter_map(Contender::version).collect();
+    let programs = contenders.iter().filter(|one| !one.is_variant());
+    let versions = programs.filter_map(|one| Some((&*one.name, one.version()?)));
+    run.origin.versions = by_version(versions);
     let bare = [(0, &Contender::bare())];
     let bare = &bare[usize::from(set != Set::Programs)..];
     let mut progress = Progress::of(contenders.len() * reps as usize + bare.len());
@@ -217,6 +218,21 @@ fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> anyhow::Result<Run> {
     let place = |row: &Row| scenes.iter().position(|scene| scene.name == row.scene);
     run.rows.sort_by_key(place);
     Ok(run)
+}
+
+/// Names the contenders of each version.
+fn by_version<'a>(versions: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
+    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, version) in versions {
+        match known.iter_mut().find(|(other, _)| *other == version) {
+            Some((_, names)) => names.push(name),
+            None => known.push((version, vec![name])),
+        }
+    }
+    let texts = known.into_iter();
+    texts
+        .map(|(version, names)| format!("{}: {version}", names.join(", ")))
+        .collect()
 }
 
 /// One line of progress.
@@ -263,6 +279,14 @@ mod tests {
     struct Program {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn contenders_of_one_version_are_named_together() {
+        let versions = [("convoy", "1"), ("socat", "2"), ("exec", "1")];
+        let versions = versions.map(|(name, version)| (name, version.to_owned()));
+        let expected = ["convoy, exec: 1", "socat: 2"];
+        assert_eq!(by_version(versions.into_iter()), expected);
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl Contender {
         words.fold(Implementation::new(&self.program), Implementation::argument)
     }
 
-    /// Name and version; of a Go program that of its module, since a fork prints the original's.
+    /// Version; of a Go program that of its module, since a fork prints the original's.
     pub(crate) fn version(&self) -> Option<String> {
         // OpenVPN prints its version but exits with an error.
         let printed = |command: &mut Command| {
@@ -257,7 +257,6 @@ impl Contender {
         });
         let versions = || printed(Command::new(&self.program).arg("--version"));
         let first = || versions()?.lines().next().map(str::to_owned);
-        let version = module.or_else(first)?;
-        Some(format!("{}: {version}", self.name))
+        module.or_else(first)
     }
 }

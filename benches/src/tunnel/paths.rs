@@ -10,8 +10,8 @@
 //! The hub's machine forwards what comes out of its tunnel, and nothing between its cables. So a client that knows only
 //! the address of its peer there needs the TURN server.
 
-use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -23,7 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::contender::Contender;
-use super::processes::Processes;
+use super::processes::{Processes, write_private};
 use super::rootless::wait_until_up;
 use crate::programs::{Started, find, generate_certificate, output};
 
@@ -125,8 +125,8 @@ impl Paths {
     fn serve(&self) -> anyhow::Result<Started> {
         let [(_, listening), (_, relay)] = AT_HUB;
         let place = &self.hub.namespace;
-        fs::write(self.path("password"), format!("{PASSWORD}\n"))?;
-        let files = ["key", "crt"].map(|name| self.directory.path().join(name));
+        write_private(&self.path("password"), &format!("{PASSWORD}\n"))?;
+        let files = ["key", "crt"].map(|name| self.path(name));
         generate_certificate(&files, &format!("IP:{listening}"))?;
         let mut command = place.command(find("turnserver"));
         command.args(["-n", "--no-cli", "--lt-cred-mech", "--realm=bench"]);
@@ -135,8 +135,8 @@ impl Paths {
             format!("--user={USER}:{PASSWORD}"),
             format!("--listening-ip={listening}"),
             format!("--relay-ip={relay}"),
-            format!("--cert={}", self.path("crt")),
-            format!("--pkey={}", self.path("key")),
+            format!("--cert={}", self.path("crt").display()),
+            format!("--pkey={}", self.path("key").display()),
         ]);
         let mut turn = Started::new(&mut command).context("(fix: apt-get install coturn)")?;
         let listens = || {
@@ -148,12 +148,8 @@ impl Paths {
         Ok(turn)
     }
 
-    fn path(&self, name: &str) -> String {
-        self.directory
-            .path()
-            .join(name)
-            .to_string_lossy()
-            .into_owned()
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Writes the file of a client, and copies the program.
@@ -173,8 +169,8 @@ impl Paths {
             ("{hub-key}", self.hub.keys.public_base64()),
             ("{hub}", hub.to_string()),
             ("{user}", USER.to_owned()),
-            ("{password}", self.path("password")),
-            ("{certificate}", self.path("crt")),
+            ("{password}", self.path("password").display().to_string()),
+            ("{certificate}", self.path("crt").display().to_string()),
         ];
         let text = file(&contender.arguments, is_left, places);
         Processes::new(&contender.program, TUNNEL, &text)

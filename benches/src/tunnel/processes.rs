@@ -1,7 +1,7 @@
 //! A program that runs from a directory of its own, so that all of its processes are found by what they execute.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,9 +38,7 @@ impl Processes {
             .join(program.file_name().context("it has no name")?);
         fs::copy(program, &copy)?;
         let file = directory.path().join(format!("{name}.conf"));
-        let mut options = File::options();
-        let writer = options.write(true).create_new(true).mode(0o600);
-        writer.open(&file)?.write_all(text.as_bytes())?;
+        write_private(&file, text)?;
         Ok(Self {
             directory,
             program: copy,
@@ -78,6 +76,13 @@ impl Processes {
         let log = self.child.as_ref().map(Started::log);
         format!("its log: {}", log.unwrap_or_default().trim_end())
     }
+}
+
+/// Writes a new file that only its owner can read.
+pub(super) fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = File::options();
+    let options = options.write(true).create_new(true).mode(0o600);
+    options.open(file)?.write_all(text.as_bytes())
 }
 
 impl Drop for Processes {
