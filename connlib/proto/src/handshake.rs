@@ -81,7 +81,7 @@ impl Node {
         peer.tx_bytes += message.len() as u64;
         self.record_unanswered(id, now);
         let peer = &mut self.peers[id];
-        let attempt = peer.timers.attempts();
+        let attempt = peer.timers.unanswered();
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
         // Only the response to the last initiation is accepted, as in the reference.

@@ -50,6 +50,8 @@ pub(crate) struct Timers {
     erase: Option<Duration>,
     persistent_interval: Duration,
     attempts: u32,
+    /// Initiations since the last handshake that was completed, whatever has begun them.
+    unanswered: u32,
     /// The last initiation or answer that forbids another initiation for Rekey-Timeout.
     last_initiation: Option<Duration>,
     last_sent_initiation: Option<Duration>,
@@ -158,6 +160,12 @@ impl Timers {
         self.attempts
     }
 
+    /// Initiations sent since a handshake was completed, or the endpoint has changed. Packets that wait do not reset it,
+    /// unlike the count of attempts.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.unanswered
+    }
+
     /// Ends the attempts at a handshake.
     pub(crate) fn give_up(&mut self) {
         self.retransmit = None;
@@ -167,6 +175,7 @@ impl Timers {
     /// Call when the endpoint or the keys have changed: permits an initiation at once.
     pub(crate) fn allow_initiation(&mut self) {
         self.last_initiation = None;
+        self.unanswered = 0;
     }
 
     /// Call when a new handshake is to begin at `at`, however short the time since the last.
@@ -194,6 +203,7 @@ impl Timers {
 
     pub(crate) fn initiation_sent(&mut self, now: Duration, jitter: Duration) {
         self.attempts += 1;
+        self.unanswered = self.unanswered.saturating_add(1);
         self.last_initiation = Some(now);
         self.last_sent_initiation = Some(now);
         self.retransmit = Some(now + REKEY_TIMEOUT + jitter);
@@ -204,6 +214,7 @@ impl Timers {
     pub(crate) fn handshake_complete(&mut self) {
         self.retransmit = None;
         self.attempts = 0;
+        self.unanswered = 0;
         self.answered();
     }
 

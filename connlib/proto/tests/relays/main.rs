@@ -34,6 +34,16 @@ fn a_peer_behind_blocked_udp_gets_data_by_the_relay_and_keeps_its_endpoint() {
 }
 
 #[test]
+fn packets_that_never_stop_do_not_keep_a_peer_from_the_relay() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    for _ in 0..40 {
+        world.a_sends(0, b"again");
+        world.run(Duration::from_millis(250));
+    }
+    assert!(!world.received(0).is_empty(), "{:?}", world.snapshot());
+}
+
+#[test]
 fn where_udp_passes_no_server_is_asked() {
     let mut world = World::new(Firewall::Open);
     for _ in 0..200 {
