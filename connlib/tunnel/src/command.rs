@@ -10,7 +10,7 @@ use std::{
 use convoy_gso::BoundSockets;
 use convoy_proto::{
     Followed, LinkChange, Listing, Plan,
-    config::{Directs, PublicKey},
+    config::{Directs, PublicKey, Relay},
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -64,6 +64,11 @@ pub(crate) enum Command {
     Directs {
         directs: Box<Directs>,
         done: oneshot::Sender<Box<Directs>>,
+    },
+    /// Sets the TURN servers. Returns the list, as freeing it takes a while.
+    Relays {
+        relays: Vec<Relay>,
+        done: oneshot::Sender<Vec<Relay>>,
     },
     /// Begins handshakes with these peers. Returns the list, as freeing it takes a while.
     Handshake {

@@ -10,7 +10,7 @@ use std::{
 use convoy_gso::{BoundSockets, SocketOptions, udp::Privileged};
 use convoy_proto::{
     PeerEvent, Planner,
-    config::{DeviceUpdate, Directs, PublicKey, Snapshot},
+    config::{DeviceUpdate, Directs, PublicKey, Relay, Snapshot},
 };
 use convoy_tun::Device;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -274,6 +274,16 @@ impl Tunnel {
             Box::new(planner.unwrap_or_else(PoisonError::into_inner).plan(outer))
         };
         self.request(|done| Command::Outer { plan, done }).await
+    }
+
+    /// Sets the TURN servers, the preferred one first, instead of the former ones. A server that stays keeps its
+    /// allocation.
+    ///
+    /// # Errors
+    /// [`Closed`] once the tunnel has ended.
+    pub async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed> {
+        let former = self.request(|done| Command::Relays { relays, done });
+        former.await.map(drop)
     }
 
     /// The next event of a followed peer's handshakes: its latest. Waits forever once the tunnel has ended.

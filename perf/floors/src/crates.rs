@@ -61,7 +61,7 @@ mod tests {
         ("ring", &["convoy-aead"]),
         ("stun-types", &["convoy-lab", "convoy-stun"]),
         ("turn-client-proto", &["convoy-turn"]),
-        ("rustls", &["convoy-carrier"]),
+        ("rustls", &["convoy-carrier", "convoy-lab"]),
         ("rustls-native-certs", &["convoy-carrier"]),
         ("smoltcp", &["convoy-smoltcp"]),
         ("fast-socks5", &["convoy-network"]),

@@ -40,6 +40,8 @@ pub mod measure;
 mod namespace;
 mod packet_socket;
 mod privilege;
+#[cfg(feature = "relay")]
+mod relay;
 mod require;
 mod router;
 mod stun;
@@ -56,6 +58,8 @@ pub use link::{Link, LinkStatistics, UDP_SEGMENTATION};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::PacketSocket;
+#[cfg(feature = "relay")]
+pub use relay::{RelayIdentity, RelayOptions, RelayServer, RelayTransport};
 pub use require::{require_lab, require_programs, require_root_lab};
 pub use router::{Joined, Nat, Router, RouterOptions};
 pub use stun::StunServer;

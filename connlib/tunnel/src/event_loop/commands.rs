@@ -129,6 +129,11 @@ impl EventLoop {
                 let _ = done.send(directs);
                 None
             }
+            Command::Relays { relays, done } => {
+                self.node.set_relays(&relays, now);
+                let _ = done.send(relays);
+                None
+            }
             Command::Handshake { peers, done } => Some(Task::Handshake { peers, done }),
         }
     }
