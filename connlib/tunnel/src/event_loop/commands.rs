@@ -130,7 +130,7 @@ impl EventLoop {
                 None
             }
             Command::Relays { relays, done } => {
-                self.node.set_relays(&relays, now);
+                self.outward().set_relays(&relays, now);
                 let _ = done.send(relays);
                 None
             }
