@@ -5,7 +5,7 @@ use std::path::Path;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::bail;
 use convoy_config::{Config, Report};
-use convoy_process::logging::say;
+use convoy_process::logging::say_rendered;
 
 /// Reads a configuration and shows what is wrong with it; fails if it is not valid.
 pub fn read(path: &Path) -> anyhow::Result<Config> {
@@ -25,6 +25,6 @@ pub fn read(path: &Path) -> anyhow::Result<Config> {
 pub fn show(report: &Report) {
     if !report.is_empty() {
         let colour = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
-        say(&format!("{}\n", report.render(colour)));
+        say_rendered(&format!("{}\n", report.render(colour)));
     }
 }

@@ -15,6 +15,7 @@ pub mod logging;
 pub mod own_files;
 pub mod panics;
 pub mod paragraph;
+mod printable;
 mod process;
 pub mod socket;
 pub mod terminal;
@@ -24,6 +25,8 @@ pub use process::{
     PROGRAM, bound_freed_memory, close_all_but, close_inherited, forbid_core_dumps, inherited_fd,
     name_like_the_program, return_freed_memory, search_absolute_directories,
 };
+
+pub use printable::printable;
 
 pub use fix::{tun_fix, user_namespace_fix};
 

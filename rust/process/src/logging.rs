@@ -28,6 +28,8 @@ use filter::Wanted;
 use spans::Spans;
 use stdout::NeverBlocking;
 
+use crate::printable;
+
 /// The reader of this process's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
@@ -93,8 +95,13 @@ pub fn fail(error: &anyhow::Error) {
     }
 }
 
-/// Writes a line to stderr and ignores errors, on which `eprintln!` would panic.
+/// Writes a line to stderr, without what would control a terminal, and ignores errors, on which `eprintln!` would panic.
 pub fn say(line: &str) {
+    say_rendered(&printable(line));
+}
+
+/// Does the same with a line that is fit for a terminal, and may have colours.
+pub fn say_rendered(line: &str) {
     let line = for_stderr(line.to_owned());
     let _ = writeln!(std::io::stderr(), "{line}");
 }

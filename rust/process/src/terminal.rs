@@ -9,7 +9,7 @@ use std::{
 
 use nix::unistd::dup2_stderr;
 
-use crate::logging;
+use crate::{logging, printable};
 
 /// The standard error of the process that waits for this one.
 #[derive(Debug)]
@@ -31,14 +31,32 @@ impl Terminal {
         self.0.try_clone().map(Self)
     }
 
-    /// Writes a line; a terminal that is gone is no error.
+    /// Writes a line, without what would control the terminal; one that is gone is no error.
     pub fn say(&self, line: &str) {
-        let _ = writeln!(&self.0, "{line}");
+        let _ = writeln!(&self.0, "{}", printable(line));
     }
 }
 
 impl From<Terminal> for Stdio {
     fn from(terminal: Terminal) -> Self {
         terminal.0.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _};
+
+    use super::*;
+
+    #[test]
+    fn a_warning_that_quotes_others_does_not_control_the_terminal() {
+        let mut file = tempfile::tempfile().unwrap();
+        let terminal = Terminal(file.try_clone().unwrap());
+        terminal.say("nft said: \u{1b}[2J\u{1b}]0;owned\u{7}");
+        file.rewind().unwrap();
+        let mut said = String::new();
+        file.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "nft said: ?[2J?]0;owned?\n");
     }
 }
