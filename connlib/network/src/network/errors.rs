@@ -96,7 +96,13 @@ pub fn take(socket: &UdpSocket) -> Vec<Report> {
 fn next(socket: &UdpSocket) -> Option<Report> {
     let mut quoted = [0; QUOTED];
     let mut room = [IoSliceMut::new(&mut quoted)];
-    let mut control = cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+    // What else the socket was asked to tell comes first: what does not fit is lost.
+    let mut control = cmsg_space!(
+        libc::sock_extended_err,
+        libc::sockaddr_in6,
+        libc::c_int,
+        libc::in6_pktinfo
+    );
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let fd = socket.as_raw_fd();
     let received = recvmsg::<SockaddrStorage>(fd, &mut room, Some(&mut control), flags).ok()?;

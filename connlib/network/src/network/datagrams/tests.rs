@@ -160,6 +160,23 @@ async fn what_an_earlier_datagram_met_is_told_and_costs_none_of_a_train() {
     receive_numbered(&receiver, &lengths).await;
 }
 
+/// Beside everything else that the socket was asked to tell.
+#[tokio::test]
+async fn errors_keep_their_details() {
+    for at in [loopback_v4(), loopback_v6()] {
+        let closed = bound(at).await.local_addr().unwrap();
+        let out = bound(at).await;
+        out.ask_for_errors();
+        messages::ask_for_destinations(kernels(&out), at.is_ipv6()).unwrap();
+        out.connect(closed).await.unwrap();
+        out.try_send_of_class(b"nobody hears this", 2).unwrap();
+        let reports = within(out.ready()).await;
+        let icmp = reports[0].icmp.expect("an ICMP message has said so");
+        assert_eq!(icmp.from, Some(at.ip()));
+        assert_eq!(reports[0].quoted, Some(*b"nobody h"));
+    }
+}
+
 #[tokio::test]
 async fn what_does_not_fit_a_batch_is_in_the_next_and_then_the_task_waits() {
     let (sender, receiver) = (bound(loopback_v4()).await, bound(loopback_v4()).await);
