@@ -98,12 +98,14 @@ impl Paths {
         output(place.command("sh").args(["-c", &forward]))?;
         bed.tunnel.left.kill_daemon()?;
         bed.tunnel.right.kill_daemon()?;
-        Ok(Self {
+        let paths = Self {
             clients: Vec::new(),
             turn: None,
             directory: tempfile::tempdir()?,
             hub,
-        })
+        };
+        write_private(&paths.path("password"), &format!("{PASSWORD}\n"))?;
+        Ok(paths)
     }
 
     /// Starts the TURN server if `contender` needs it, and fails if this Convoy refuses the contender's file.
@@ -125,7 +127,6 @@ impl Paths {
     fn serve(&self) -> anyhow::Result<Started> {
         let [(_, listening), (_, relay)] = AT_HUB;
         let place = &self.hub.namespace;
-        write_private(&self.path("password"), &format!("{PASSWORD}\n"))?;
         let files = ["key", "crt"].map(|name| self.path(name));
         generate_certificate(&files, &format!("IP:{listening}"))?;
         let mut command = place.command(find("turnserver"));
@@ -192,10 +193,11 @@ impl Paths {
         if contender.arguments.contains("Direct =") {
             up = up.and_then(|()| self.wait_until_direct(&left, || bed.ends.ping(via, PROBE)));
         }
-        up.with_context(|| {
-            let logs = self.clients.iter().map(Processes::log);
-            logs.collect::<Vec<_>>().join("\n")
-        })
+        if up.is_err() {
+            // Too long for a note.
+            self.clients.iter().for_each(|it| eprintln!("{}", it.log()));
+        }
+        up
     }
 
     fn wait_until_direct(
