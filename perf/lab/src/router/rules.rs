@@ -20,7 +20,7 @@ pub enum Nat {
     Hard,
 }
 
-/// The shape of a [`Router`].
+/// The shape of a [`Router`](super::Router).
 #[derive(Clone, Copy, Debug)]
 pub struct RouterOptions {
     /// Translation of IPv4. With any, a stateful firewall protects both families.
