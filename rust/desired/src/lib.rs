@@ -29,6 +29,7 @@ pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired 
         mtu_at_most: None,
         endpoints: outside.endpoints,
         servers: outside.resolvers.into_iter().chain(outside.stun).collect(),
+        streams: Vec::new(),
         allowed: allowed.map(|it| it.value).collect(),
         table: match value(it.table.as_ref()) {
             Table::Auto => convoy_host::Table::Auto,

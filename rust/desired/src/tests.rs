@@ -31,6 +31,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
         mtu_at_most: None,
         endpoints,
         servers: [resolvers, stun].concat(),
+        streams: Vec::new(),
         allowed: prefixes_of(&["0.0.0.0/0", "10.3.0.0/16", "::/0"]),
         table: convoy_host::Table::Number(1234),
         fwmark: Some(0x55),

@@ -1,6 +1,9 @@
 //! The desired state of the host.
 
-use std::{collections::HashSet, net::IpAddr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use convoy_types::{InterfaceName, Prefix};
 
@@ -22,6 +25,8 @@ pub struct Desired {
     pub endpoints: Vec<IpAddr>,
     /// Servers outside the tunnel that it asks: name servers for the endpoints' names, and STUN servers.
     pub servers: Vec<IpAddr>,
+    /// TURN servers by TCP or TLS: a kill switch lets sockets with the mark connect to these, at these ports.
+    pub streams: Vec<SocketAddr>,
     /// The peers' allowed IPs, which become routes.
     pub allowed: Vec<Prefix>,
     /// Where routes go.

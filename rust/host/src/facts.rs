@@ -117,6 +117,7 @@ impl Facts {
                 excluded,
                 local: local.networks,
                 connected,
+                streams: desired.streams.clone(),
                 underlay,
             },
             link,

@@ -1,5 +1,7 @@
 //! The text of the rules.
 
+use std::net::SocketAddr;
+
 use convoy_types::Prefix;
 
 use crate::{
@@ -16,6 +18,8 @@ pub(crate) struct Allowed {
     pub(crate) local: Vec<Prefix>,
     /// All directly connected networks, where DHCP servers may be.
     pub(crate) connected: Vec<Prefix>,
+    /// TURN servers that sockets with the mark may connect to by TCP.
+    pub(crate) streams: Vec<SocketAddr>,
     /// Names of the devices that lead to the internet, or may.
     pub(crate) underlay: Vec<String>,
 }
@@ -197,7 +201,8 @@ fn outside(switch: KillSwitch, mark: Option<u32>, allowed: &Allowed) -> String {
         format!(
             "    meta mark {mark} meta l4proto udp accept
     meta mark {mark} tcp dport 53 accept
-"
+{streams}",
+            streams = streams(mark, allowed),
         )
     });
     format!(
@@ -208,6 +213,17 @@ mld-listener-report, mld2-listener-report }} accept
         dhcp = dhcp(allowed),
         destinations = destinations(switch, allowed),
     )
+}
+
+/// Lets our streams to TURN servers out, and no other connections with the mark.
+fn streams(mark: u32, allowed: &Allowed) -> String {
+    let mut rules = String::new();
+    for server in &allowed.streams {
+        let family = if server.is_ipv6() { "ip6" } else { "ip" };
+        let (ip, port) = (server.ip(), server.port());
+        rules += &format!("    meta mark {mark} {family} daddr {ip} tcp dport {port} accept\n");
+    }
+    rules
 }
 
 /// Lets DHCP clients reach servers, which are on the next link or get broadcasts: any user may have their ports.

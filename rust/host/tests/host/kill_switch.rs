@@ -3,7 +3,8 @@
 mod replaced;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsRawFd,
     time::{Duration, Instant},
 };
 
@@ -11,7 +12,7 @@ use convoy_host::{Desired, Event, Host, KillSwitch, Options, close_kill_switch, 
 use convoy_lab::{PacketSocket, eventually};
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use nix::sys::socket::{
-    setsockopt,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket,
     sockopt::{BindToDevice, Mark},
 };
 
@@ -82,6 +83,45 @@ fn only_the_tunnel_and_its_own_datagrams_leave() {
     });
     assert!(leaves(&scene, router, 0));
     assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn streams_leave_to_their_servers_and_ports_alone_and_only_with_the_mark() {
+    let test = "streams_leave_to_their_servers_and_ports_alone_and_only_with_the_mark";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    let router: IpAddr = [192, 168, 1, 1].into();
+    let listen = || TcpListener::bind((router, 0)).unwrap();
+    let listeners = scene.router.run(|| [listen(), listen()]).unwrap();
+    let [server, other] = listeners.each_ref().map(|it| it.local_addr().unwrap());
+    let connects = |to: SocketAddr, mark: u32, patience: Duration| {
+        let connect = || {
+            let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+            let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+            setsockopt(&socket, Mark, &mark).unwrap();
+            let _ = connect(socket.as_raw_fd(), &SockaddrStorage::from(to));
+            let stream = TcpStream::from(socket);
+            let has_connected = || stream.peer_addr().is_ok().then_some(());
+            eventually(patience, has_connected).is_some()
+        };
+        scene.client.run(connect).unwrap()
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = locked(KillSwitch::default());
+        desired.streams = vec![server];
+        host.apply(&desired).await.unwrap();
+        assert!(connects(server, MARK, PATIENCE));
+        // However long one waits, these do not.
+        for (to, mark) in [(server, 0), (other, MARK), (other, 0)] {
+            assert!(!connects(to, mark, AT_ONCE / 10), "{to}, mark {mark}");
+        }
+        desired.streams.clear();
+        host.apply(&desired).await.unwrap();
+        assert!(!connects(server, MARK, AT_ONCE / 10));
+        host.undo().await.unwrap();
+    });
 }
 
 #[test]
