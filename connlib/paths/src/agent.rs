@@ -401,8 +401,14 @@ impl Agent {
         if !may_probe(from.remote) || (from.by_relay && !self.uses_relay()) {
             return;
         }
-        let observed = from.remote;
-        self.answer(Message::Reply { id, observed }, origin);
+        // A relay without a channel to the peer carries no reply; the peer probes again.
+        let has_way = self
+            .find(from)
+            .map_or(!from.by_relay, |pair| pair.is_ready());
+        if has_way {
+            let observed = from.remote;
+            self.answer(Message::Reply { id, observed }, origin);
+        }
         self.handle_probe(from, now);
     }
 

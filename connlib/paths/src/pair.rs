@@ -174,6 +174,13 @@ impl Pair {
         self.next = self.is_ready().then_some(now);
     }
 
+    /// Continues the round beyond its replies, as none was fast enough.
+    pub(crate) fn go_on(&mut self, now: Duration) {
+        if self.next.is_none() && self.sent.len() < MAX_PROBES {
+            self.next = Some(now + INTERVALS[INTERVALS.len() - 1]);
+        }
+    }
+
     /// Sends one probe now, beside those of the round.
     pub(crate) fn keep(&mut self, now: Duration) {
         if self.next.is_none() && self.is_ready() {
@@ -201,7 +208,7 @@ impl Pair {
     }
 
     /// Whether probes can be sent.
-    fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         matches!(self.reach, Reach::Direct | Reach::Bound)
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Relays {
     pub(crate) users: BTreeMap<usize, Option<Duration>>,
     /// Peers that are met through a hub, and need a server for that.
     pub(crate) needs: Vec<DirectNeed>,
+    /// The server that relays for them, as long as it works.
+    pub(crate) of_directs: Option<RelayId>,
     pub(crate) frames: VecDeque<RelayFrame>,
     pub(crate) events: VecDeque<RelayEvent>,
     /// The number of servers so far.
@@ -104,11 +106,13 @@ impl Relays {
 
     /// The server that relays for peers which are met through a hub, and the address that it has given.
     pub(crate) fn ready_for_directs(&self) -> Option<(RelayId, SocketAddr)> {
-        let mut servers = self.servers.iter().filter(|it| it.is_asked);
-        servers.find_map(|it| match it.client.phase() {
+        let asked = self.servers.iter().filter(|it| it.is_asked);
+        let mut ready = asked.filter_map(|it| match it.client.phase() {
             Phase::Ready(address) if address.is_ipv4() => Some((it.id, address)),
             _ => None,
-        })
+        });
+        let is_present = |it: &(RelayId, SocketAddr)| Some(it.0) == self.of_directs;
+        ready.clone().find(is_present).or_else(|| ready.next())
     }
 
     /// Whether datagrams to `to` pass this server.

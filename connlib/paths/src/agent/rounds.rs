@@ -143,6 +143,9 @@ impl Agent {
             None => beats_hub(pair, hub),
             Some(path) => path.id() != from && is_better(pair, path, now),
         };
+        if path.is_none() && !is_taken {
+            pair.go_on(now);
+        }
         let new = is_taken.then(|| pair.clone());
         self.probes_answered += 1;
         self.budget.give_back();

@@ -167,7 +167,7 @@ fn a_relay_slower_than_the_hub_is_not_taken() {
         end.agent.hub_round_trip = Some(Duration::from_millis(5));
     }
     // The offers by the hub take as long as the probes: what they tell is to be forgotten.
-    for _ in 0..200 {
+    for _ in 0..450 {
         for end in 0..2 {
             world.ends[end].agent.hub_round_trip = Some(Duration::from_millis(5));
             world.data(end);

@@ -181,6 +181,10 @@ impl Node {
     /// Gives every peer and every STUN server another chance.
     pub(super) fn network_changed(&mut self, now: Duration) {
         self.directs.stun.network_changed(now);
+        // Servers see another address of this machine.
+        if self.relays.as_ref().is_some_and(|it| !it.needs.is_empty()) {
+            self.renew_relays(now);
+        }
         for id in self.direct_ids() {
             if let Some(direct) = self.peers[id].direct.as_deref_mut() {
                 direct.agent.network_changed(now);

@@ -48,6 +48,9 @@ impl Node {
 
     /// Tells the agents how far the servers are: call it when they may have got further.
     pub(crate) fn tell_agents_of_relays(&mut self, now: Duration) {
+        if let Some(relays) = self.relays.as_deref_mut() {
+            relays.of_directs = relays.ready_for_directs().map(|(relay, _)| relay);
+        }
         for id in self.direct_ids() {
             let Some(relays) = self.relays.as_deref() else {
                 return;

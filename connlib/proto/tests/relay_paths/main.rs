@@ -261,6 +261,19 @@ fn a_link_that_was_down_meets_by_the_relay_again() {
 }
 
 #[test]
+fn another_network_brings_another_address_of_the_relay_at_once() {
+    let mut world = relayed(&[A]);
+    world.set_nat(A, Nat::Hard);
+    world.hosts[A].address = ([192, 168, 77, 2], 51820).into();
+    world.set_directs(A, &[B]);
+    // The hub learns where A is now.
+    world.send(A, HUB, b"hello");
+    world.lost(A, B, 5 * SECOND);
+    must_be_relayed(&mut world);
+    assert_eq!(world.lost(A, B, 5 * SECOND), 0);
+}
+
+#[test]
 fn three_clients_share_the_relay_of_one() {
     let mut world = World::new(&[A, B, C], &[A]);
     for _ in 0..100 {
