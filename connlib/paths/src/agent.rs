@@ -300,7 +300,7 @@ impl Agent {
         if self.meeting_until.take_if(|at| *at <= now).is_some() {
             self.end_in_vain(now);
         }
-        self.handle_relay_timeout(packets, now);
+        self.handle_relay_timeout(now);
     }
 
     /// When to call [`Self::handle_timeout`] and [`Self::poll_transmit`] next.
@@ -398,7 +398,7 @@ impl Agent {
             return;
         };
         // The peer may have forged its source address: replies go nowhere that probes do not.
-        if !may_probe(from.remote) || (from.by_relay && !self.uses_relay()) {
+        if !may_probe(from.remote) {
             return;
         }
         // A relay without a channel to the peer carries no reply; the peer probes again.

@@ -36,8 +36,6 @@ pub(super) struct Relay {
     is_last_hope: bool,
     /// When it is no longer needed; `None` if it is not.
     needed_until: Option<Duration>,
-    /// The number of packets on the path when last looked at.
-    packets: u64,
     budget: ChannelBudget,
     /// When to ask for the next channel.
     next_channel: Option<Duration>,
@@ -103,11 +101,6 @@ impl Agent {
         true
     }
 
-    /// Returns whether this side may answer what comes by the relay: the peer is reached by it.
-    pub(super) fn uses_relay(&self) -> bool {
-        self.wants_relay() && self.relay.address.is_some()
-    }
-
     /// The candidates that the peer is told: the relay's address is the last.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
         let mut all = self.local.clone();
@@ -133,7 +126,8 @@ impl Agent {
         self.relay.is_last_hope = false;
     }
 
-    /// Call when an authentic message of the peer has come by the relay.
+    /// Call when an authentic message of the peer has come by the relay: the peer's path may have it where this side's
+    /// has not.
     pub(super) fn relay_was_used(&mut self, now: Duration) {
         let has_better = self.path_pair().is_some_and(|path| !is_relayed(path));
         if self.wants_relay() && !has_better {
@@ -153,13 +147,8 @@ impl Agent {
         times.into_iter().flatten().min()
     }
 
-    /// Does what is due. `packets`: the number of packets on the path so far, both ways.
-    pub(super) fn handle_relay_timeout(&mut self, packets: u64, now: Duration) {
-        if self.relay.needed_until.is_some_and(|at| at <= now) && packets != self.relay.packets {
-            // The peer's path may have the relay where this side's has not.
-            self.relay.packets = packets;
-            self.relay_was_used(now);
-        }
+    /// Does what is due.
+    pub(super) fn handle_relay_timeout(&mut self, now: Duration) {
         if self.relay.ask_at.take_if(|at| *at <= now).is_some() {
             self.relay.is_last_hope = true;
         }

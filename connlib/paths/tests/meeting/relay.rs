@@ -102,12 +102,12 @@ impl Relay {
     /// Dies without a word, as when its machine loses power.
     pub fn fall_silent(&mut self) {
         self.is_alive = false;
-        self.channels.clear();
     }
 
     /// Whether a datagram through a channel leaves the relay.
     pub fn sends_to(&mut self, remote: SocketAddr) -> bool {
         let is_bound = self.channels.contains(&(remote, None));
+        assert!(is_bound || !self.is_alive, "{remote} has no channel");
         let is_sent = is_bound && self.is_given && self.is_alive;
         self.sent.extend(is_sent.then_some(remote));
         is_sent

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use convoy_paths::{
-    BETWEEN_CHANNELS, CHANNELS_AT_ONCE, Candidates, MAX_CANDIDATES, Message, Origin, WhyNotDirect,
+    Agent, BETWEEN_CHANNELS, CHANNELS_AT_ONCE, Candidates, MAX_CANDIDATES, MAX_CHANNELS, MAX_PAIRS,
+    Message, Origin, ProbeBudget, WhyNotDirect,
 };
 use convoy_types::CandidateKind;
 
@@ -182,9 +183,87 @@ fn a_relay_slower_than_the_hub_is_not_taken() {
 }
 
 #[test]
+fn a_peer_that_alone_uses_the_relay_learns_that_it_is_gone() {
+    let mut world = world(apart(Some(HARD), Some(HARD)), &[0], 1);
+    for _ in 0..450 {
+        // To the owner alone, the hub is faster.
+        world.ends[0].agent.hub_round_trip = Some(Duration::from_millis(5));
+        world.data(1);
+        world.pass(Duration::from_millis(100));
+    }
+    assert_eq!(world.ends[0].path, None);
+    assert!(world.ends[1].path.is_some());
+    let now = world.now;
+    let end = &mut world.ends[0];
+    end.relay.as_mut().unwrap().die(&mut end.agent, now);
+    world.pass(SECOND);
+    assert_eq!(world.ends[1].path, None);
+    let why = world.ends[1].agent.why_not_direct();
+    assert_eq!(why, Some(WhyNotDirect::RelayLost));
+}
+
+#[test]
+fn an_address_heard_before_the_peer_has_said_that_it_is_a_relays_is_one_all_the_same() {
+    let mut agent = Agent::new(1);
+    let remote = "198.51.100.12:50000".parse().unwrap();
+    let local = None;
+    let probe = Message::Probe { id: 1 };
+    agent.handle_message(probe, Origin::Direct { remote, local }, |_| true, SECOND);
+    assert_eq!(agent.pairs()[0].kind(), CandidateKind::Learnt);
+    let offer = Message::Candidates(Candidates {
+        generation: 1,
+        is_request: false,
+        list: vec![candidate(CandidateKind::Relayed, remote)],
+    });
+    agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
+    let kinds: Vec<_> = agent.pairs().iter().map(convoy_paths::Pair::kind).collect();
+    assert_eq!(kinds, [CandidateKind::Relayed]);
+}
+
+#[test]
+fn a_relay_is_to_reach_each_ipv4_address_once_before_further_ports() {
+    let mut agent = Agent::new(1);
+    agent.allow_relay(true, SECOND);
+    assert!(agent.want(SECOND));
+    agent.handle_session(SECOND);
+    let reflexive = |port| candidate(CandidateKind::Reflexive, ([203, 0, 113, 7], port).into());
+    let host = |address: &str| candidate(CandidateKind::Host, address.parse().unwrap());
+    let mut list: Vec<_> = (1..5).map(reflexive).collect();
+    list.extend(["[2001:db8::7]:1", "10.1.2.3:1", "192.0.2.7:1"].map(host));
+    let offer = Message::Candidates(Candidates {
+        generation: 1,
+        is_request: false,
+        list,
+    });
+    agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
+    agent.handle_timeout(0, 4 * SECOND);
+    assert!(agent.wants_relay());
+    let peers: Vec<_> = agent.relay_peers().map(|it| it.to_string()).collect();
+    let expected = [
+        "203.0.113.7:1",
+        "10.1.2.3:1",
+        "192.0.2.7:1",
+        "203.0.113.7:2",
+    ];
+    assert_eq!(peers, expected);
+}
+
+#[test]
+fn a_probe_by_a_relay_that_nobody_asked_for_is_not_answered() {
+    let mut agent = Agent::new(1);
+    agent.allow_relay(true, SECOND);
+    let remote = "203.0.113.7:9".parse().unwrap();
+    let probe = Message::Probe { id: 1 };
+    agent.handle_message(probe, Origin::Relay { remote }, |_| true, SECOND);
+    assert!(agent.pairs().is_empty());
+    let sent = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), SECOND);
+    assert_eq!(sent, None);
+}
+
+#[test]
 fn in_foul_weather_data_arrives_by_relay_or_hub() {
     let mut met = 0;
-    for seed in 1..14 {
+    for seed in 1..8 {
         for relays in [&[0][..], &[1], &[0, 1]] {
             let mut world = world(apart(Some(HARD), Some(HARD)), relays, seed * 0x9e37_79b9);
             world.weather = FOUL;
@@ -199,7 +278,7 @@ fn in_foul_weather_data_arrives_by_relay_or_hub() {
             met += u32::from(world.ends.iter().all(|end| end.path.is_some()));
         }
     }
-    assert!(met > 20, "{met}");
+    assert!(met > 12, "{met}");
 }
 
 #[test]
@@ -228,6 +307,9 @@ fn a_liar_gets_few_channels_and_few_datagrams_of_the_relay() {
         agent.handle_message(Message::Probe { id: n }, forged, |_| true, now);
         world.data(0);
         world.pass(Duration::from_millis(100));
+        let pairs = world.ends[0].agent.pairs();
+        let by_relay = pairs.iter().filter(|pair| pair.is_by_relay()).count();
+        assert!(by_relay <= MAX_CHANNELS && pairs.len() <= MAX_PAIRS);
     }
     let relay = world.ends[0].relay.as_ref().unwrap();
     let channels = relay.all_channels.len() - before;
