@@ -67,8 +67,8 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 /// Keeps the tunnel of `convoy exec`, and tells when it is there.
 const INSIDE: &str = "echo begun; exec sleep infinity";
 const BEGUN: &str = "begun";
-/// Time limit for the first packet: a handshake is tried again after five seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for the first packet: a handshake is tried again after five seconds, then by a relay.
+const PATIENCE: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
