@@ -22,14 +22,14 @@ use std::{
 };
 
 pub use convoy_types::Family;
-pub use datagrams::{Datagrams, Packets, Received};
+pub use datagrams::{Datagrams, Packets};
 pub use guarded::Guarded;
 pub use kernel::set_options;
 pub use kernel::{Host, Kernel};
 pub use listener::{Accept, Listener};
 pub use names::{NameServers, WithNames};
 pub use stream::{Duplex, Stream};
-pub use train::Train;
+pub use train::{Received, Train};
 
 pub use batch::with_batch;
 pub use datagrams::Sent;

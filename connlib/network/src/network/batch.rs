@@ -3,9 +3,8 @@
 use std::{cell::RefCell, io, net::SocketAddr};
 
 use super::{
-    datagrams::Received,
     kernel::messages::Headers,
-    train::{Message, Train, join},
+    train::{Message, Received, Train, join},
 };
 
 /// Most messages that are received together.

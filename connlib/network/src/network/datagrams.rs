@@ -15,7 +15,7 @@ use super::{
     errors::{self, Report},
     hops,
     kernel::messages,
-    train::Train,
+    train::{Received, Train},
 };
 
 /// Sends and receives datagrams.
@@ -65,17 +65,6 @@ pub trait Packets: fmt::Debug + Send + Sync {
 
     /// Waits until there is a datagram. Wakes the task that has called it last.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
-}
-
-/// A datagram that was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes of it that fit.
-    pub length: usize,
-    /// The sender.
-    pub from: SocketAddr,
-    /// The traffic class: DSCP and ECN.
-    pub class: u8,
 }
 
 /// Outcome of datagrams that were to be sent.

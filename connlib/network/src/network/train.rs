@@ -20,6 +20,17 @@ pub struct Train<'a> {
     bytes: usize,
 }
 
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of it that fit.
+    pub length: usize,
+    /// The sender.
+    pub from: SocketAddr,
+    /// The traffic class: DSCP and ECN.
+    pub class: u8,
+}
+
 /// A message that arrived as one: a datagram, or several that the kernel had joined.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
