@@ -81,7 +81,7 @@ impl Node {
         peer.tx_bytes += message.len() as u64;
         self.record_unanswered(id, now);
         let peer = &mut self.peers[id];
-        let attempt = peer.timers.unanswered();
+        let unanswered = peer.timers.unanswered();
         peer.timers.initiation_sent(now, jitter());
         self.deadlines.arm(id, &mut peer.timers);
         // Only the response to the last initiation is accepted, as in the reference.
@@ -89,7 +89,7 @@ impl Node {
         self.peers[id].initiation = Some(initiation);
         self.by_index.insert(local, id);
         if self.relays.is_some() {
-            return self.push_initiation(id, &message, attempt, now);
+            return self.push_initiation(id, &message, unanswered, now);
         }
         self.push_message(id, endpoint, &message, now);
     }

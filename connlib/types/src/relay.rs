@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
+#[cfg(feature = "serde")]
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Most addresses of TURN servers in one tunnel: two of each configured server.
@@ -34,6 +36,7 @@ impl RelayTransport {
 
 /// A password; wiped from memory when dropped, never printed.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct Password(pub String);
 
 impl fmt::Debug for Password {
@@ -44,7 +47,26 @@ impl fmt::Debug for Password {
 
 /// Authorities whose signatures on certificates count, as `convoy-carrier` writes them. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(into = "String", try_from = "String"))]
 pub struct Authorities(pub Arc<[u8]>);
+
+/// In Base64.
+#[cfg(feature = "serde")]
+impl From<Authorities> for String {
+    fn from(authorities: Authorities) -> Self {
+        BASE64_STANDARD.encode(&authorities.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<String> for Authorities {
+    type Error = base64::DecodeError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Ok(Self(BASE64_STANDARD.decode(text)?.into()))
+    }
+}
 
 impl Default for Authorities {
     /// None: no certificate counts.
@@ -61,6 +83,7 @@ impl fmt::Debug for Authorities {
 
 /// A TURN server at one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
 pub struct Relay {
     /// Its name or address as configured, without the port: TLS checks the certificate against it.
     pub host: String,

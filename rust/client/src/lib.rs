@@ -26,6 +26,7 @@ pub mod log;
 mod metrics;
 mod port_forward;
 mod port_map;
+mod relays;
 pub mod requests;
 mod save;
 mod state;

@@ -52,6 +52,7 @@ use super::{
     metrics::Metrics,
     port_forward::PortForward,
     port_map::PortMap,
+    relays::Relays,
     state::State,
     take_down::{Remains, stays},
 };
@@ -177,6 +178,7 @@ struct Supervisor {
     changed: Option<Changed>,
     addresses: Addresses,
     directs: Directs,
+    relays: Relays,
     port_map: PortMap,
     port_forward: PortForward,
     /// The name servers that the host's state makes room for.

@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use convoy_types::{InterfaceName, Prefix, PresharedKey, PrivateKey, PublicKey};
+use convoy_types::{
+    InterfaceName, Password, Prefix, PresharedKey, PrivateKey, PublicKey, RelayTransport,
+};
 
 use crate::{
     base64::encode_key,
@@ -88,6 +90,23 @@ pub struct Interface {
     pub port_forward: Option<Located<PortForward>>,
     /// `#convoy: PostPortForward`: commands for a shell, which also has `%p`.
     pub post_port_forward: Vec<Located<String>>,
+    /// `#convoy: Turn`: servers that relay to peers behind firewalls, at most [`MAX_TURN_SERVERS`](crate::MAX_TURN_SERVERS).
+    pub turns: Vec<Located<Turn>>,
+}
+
+/// A TURN server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// The transport to it.
+    pub transport: RelayTransport,
+    /// Its address or name, and its port.
+    pub server: Endpoint,
+    /// `Username`
+    pub user: String,
+    /// `PasswordFile`
+    pub password_file: Located<PathBuf>,
+    /// The contents of `PasswordFile`; `None` until it is read.
+    pub password: Option<Password>,
 }
 
 /// A gateway in the tunnel that is asked for a port, by NAT-PMP.
@@ -334,6 +353,23 @@ impl fmt::Display for Direct {
             Some(file) => write!(f, " {DIRECT_KEY_FILE} = {}", file.display()),
             None => Ok(()),
         }
+    }
+}
+
+/// As in a file, behind the `=`; without the password.
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, query) = match self.transport {
+            RelayTransport::Udp => ("turn", ""),
+            RelayTransport::Tcp => ("turn", "?transport=tcp"),
+            RelayTransport::Tls => ("turns", ""),
+        };
+        let Self { server, user, .. } = self;
+        let file = self.password_file.display();
+        write!(
+            f,
+            "{scheme}:{server}{query} Username = {user} PasswordFile = {file}"
+        )
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) enum Form {
     Command,
     PublicKey,
     SecretKey,
+    /// A server, and words that must not contain its password.
+    Server,
 }
 
 /// The files that have a key.

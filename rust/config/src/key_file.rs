@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convoy_types::PresharedKey;
+use convoy_types::{Password, PresharedKey};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -26,6 +26,8 @@ pub(crate) struct KeyFiles<'a> {
 
 /// Larger files contain something else.
 const MAX_BYTES: usize = 4096;
+/// Longest password in bytes (RFC 8489 §14.4).
+const MAX_PASSWORD_BYTES: usize = 508;
 
 impl KeyFiles<'_> {
     /// Reads a key, or reports why not.
@@ -72,6 +74,22 @@ impl KeyFiles<'_> {
         login
     }
 
+    /// Reads a password, or reports why not.
+    pub(crate) fn read_password(
+        &self,
+        path: &Located<PathBuf>,
+        report: &mut Report,
+    ) -> Option<Password> {
+        let bytes = self.bytes(path, "file with the password", report)?;
+        let password = std::str::from_utf8(&bytes).ok().and_then(password);
+        if password.is_none() {
+            let title = "invalid file with a password";
+            let label = format!("expected one line of 1 to {MAX_PASSWORD_BYTES} bytes");
+            report.push(Diagnostic::error(title, path.at, label));
+        }
+        password
+    }
+
     fn bytes(
         &self,
         path: &Located<PathBuf>,
@@ -114,4 +132,12 @@ impl KeyFiles<'_> {
         }
         Ok((read_file(self.directory, path, MAX_BYTES)?, false))
     }
+}
+
+/// The password of a file that has nothing else: one line, with or without its end.
+fn password(text: &str) -> Option<Password> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let fits = (1..=MAX_PASSWORD_BYTES).contains(&line.len());
+    (fits && !line.chars().any(char::is_control)).then(|| Password(line.to_owned()))
 }

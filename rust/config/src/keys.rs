@@ -6,6 +6,7 @@ mod interface;
 mod nat;
 mod peer;
 mod port_forward;
+mod turn;
 
 use crate::{
     key::{Dialect, Files, Key, Section},
@@ -14,12 +15,15 @@ use crate::{
 
 pub use direct::parse_stun_server;
 pub(crate) use interface::clamped;
+pub(crate) use turn::may_have_password;
 
 /// Lists all keys, those of `[Interface]` first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     let interface = interface::INTERFACE.iter().chain(&forwarding::FORWARDING);
     let interface = interface.chain(&nat::NAT).chain(&direct::INTERFACE);
-    let interface = interface.chain(&port_forward::INTERFACE);
+    let interface = interface
+        .chain(&port_forward::INTERFACE)
+        .chain(&turn::INTERFACE);
     interface.chain(&peer::PEER).chain(&direct::DIRECT)
 }
 

@@ -81,10 +81,12 @@ use std::path::Path;
 
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use boot::{AtBoot, read_at_boot};
-pub use bounds::{MAX_DIRECT_PREFIXES, MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES};
+pub use bounds::{
+    MAX_DIRECT_PREFIXES, MAX_DROP_INS, MAX_FILE_BYTES, MAX_TOTAL_BYTES, MAX_TURN_SERVERS,
+};
 pub use config::{
     Config, Direct, Endpoint, Host, Interface, KillSwitch, Nat, Peer, PortForward, SearchDomain,
-    Table,
+    Table, Turn,
 };
 pub use convoy_types::{InterfaceName, MAX_DIRECT_PEERS, NameError, Prefix};
 pub use difference::difference;

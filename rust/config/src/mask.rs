@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::{
     base64::{decode_key, is_base64, may_be_a_key},
     key::Form,
-    keys::find,
+    keys::{find, may_have_password},
     text::{Comment, Content, Text, lines},
 };
 
@@ -74,6 +74,7 @@ fn mask_pair(key: Text<'_>, value: Text<'_>, shown: &mut [u8]) {
     match find(&word).map(|key| key.form) {
         Some(Form::PublicKey) if is_public(value) => {}
         Some(form) if form.is_a_key() => shown[value.range()].fill(b'*'),
+        Some(Form::Server) if may_have_password(value) => shown[value.range()].fill(b'*'),
         Some(_) => mask_keys(value, shown),
         None => {
             shown[value.range()].fill(b'*');

@@ -220,6 +220,12 @@ impl<'a> Loading<'a> {
             let forwarding = &mut interface.forwarding;
             forwarding.read_logins(|path| files.read_login(path, report));
         }
+        if is_main {
+            for turn in &mut interface.turns {
+                let read = files.read_password(&turn.value.password_file, &mut self.report);
+                turn.value.password = read;
+            }
+        }
         for peer in &mut peers[first..] {
             if let (Some(path), None) = (&peer.preshared_key_file, &peer.preshared_key) {
                 peer.preshared_key = files.read_preshared(path, &mut self.report);

@@ -32,7 +32,7 @@ use std::{
 use anyhow::{Context, ensure};
 pub use convoy_process::descriptors;
 use convoy_process::inherited_fd;
-use convoy_proto::config::{Directs, PublicKey};
+use convoy_proto::config::{Directs, PublicKey, Relay};
 use convoy_tun::Device;
 use convoy_tunnel::{Closed, Outcome, PeerEvent, Tunnel};
 use nix::{
@@ -103,6 +103,9 @@ pub(crate) trait Handshakes {
     /// Sets the direct paths.
     async fn set_directs(&self, directs: Directs) -> Result<(), Closed>;
 
+    /// Sets the TURN servers.
+    async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed>;
+
     /// Waits for the next report. Cancel-safe.
     async fn next_event(&self) -> PeerEvent;
 }
@@ -118,6 +121,10 @@ impl Handshakes for Tunnel {
 
     async fn set_directs(&self, directs: Directs) -> Result<(), Closed> {
         self.set_directs(directs).await
+    }
+
+    async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed> {
+        self.set_relays(relays).await
     }
 
     async fn next_event(&self) -> PeerEvent {
@@ -296,6 +303,10 @@ impl<T: Handshakes> Supervised<T> {
                 // As above.
                 let _ = self.tunnel.set_directs(directs.into()).await;
             }
+            ToTunnel::Relays { relays } => {
+                // As above.
+                let _ = self.tunnel.set_relays(relays).await;
+            }
             ToTunnel::Hello { .. } | ToTunnel::Stop | ToTunnel::Unknown => {
                 debug!("Ignored a message of the supervisor");
             }
@@ -342,6 +353,9 @@ impl<T: Handshakes> Supervised<T> {
                 why: path.err().map(|why| why.name().to_owned()),
             })
             .await;
+        }
+        if let Some(server) = event.relay {
+            self.tell(&ToSupervisor::Relay { peer, server }).await;
         }
         if let Some(outcome) = event.handshake {
             self.tell(&ToSupervisor::Handshake {

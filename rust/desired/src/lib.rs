@@ -28,8 +28,12 @@ pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired 
         mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
         mtu_at_most: None,
         endpoints: outside.endpoints,
-        servers: outside.resolvers.into_iter().chain(outside.stun).collect(),
-        streams: Vec::new(),
+        servers: outside
+            .resolvers
+            .into_iter()
+            .chain(outside.servers)
+            .collect(),
+        streams: outside.streams,
         allowed: allowed.map(|it| it.value).collect(),
         table: match value(it.table.as_ref()) {
             Table::Auto => convoy_host::Table::Auto,

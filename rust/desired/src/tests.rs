@@ -22,7 +22,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
     let outside = Outside {
         endpoints: endpoints.clone(),
         resolvers: resolvers.clone(),
-        stun: stun.clone(),
+        servers: stun.clone(),
     };
     let desired = desired(&config, configured_mark(&config), outside);
     let expected = Desired {

@@ -7,7 +7,7 @@
 //!    [`Endpoints::handle_answer`].
 //! 2. It sets the endpoints of [`Endpoints::poll_change`] in the tunnel.
 //! 3. It begins handshakes with the peers of [`Endpoints::poll_handshake`].
-//! 4. If [`Endpoints::take_servers_change`] says so, it tells the tunnel of other STUN servers.
+//! 4. If [`Endpoints::take_servers_change`] says so, it tells the tunnel of other STUN and TURN servers.
 //!
 //! Decisions:
 //!
@@ -132,10 +132,18 @@ impl Endpoints {
         distinct.into_iter().collect()
     }
 
-    /// The addresses of the servers that are known, one of each family.
+    /// The addresses of all servers that are known.
     pub(crate) fn servers(&self) -> Vec<SocketAddr> {
+        self.of_servers(&self.servers)
+    }
+
+    /// The addresses of some of the servers that are known, one of each family, without repetitions.
+    pub(crate) fn of_servers<'a>(
+        &self,
+        servers: impl IntoIterator<Item = &'a Endpoint>,
+    ) -> Vec<SocketAddr> {
         let mut all = Vec::new();
-        for Endpoint { host, port } in &self.servers {
+        for Endpoint { host, port } in servers {
             let known: &[IpAddr] = match host {
                 Host::Ip(address) => std::slice::from_ref(address),
                 Host::Name(name) => self.lookups.addresses_of(name).unwrap_or_default(),

@@ -10,6 +10,7 @@ mod endpoints;
 mod servers;
 
 use std::{
+    cell::OnceCell,
     collections::HashMap,
     future::pending,
     net::{IpAddr, SocketAddr},
@@ -17,9 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_config::{Config, Host, Peer};
+use convoy_carrier::Roots;
+use convoy_config::{Config, Endpoint, Host, Peer};
 use convoy_names::Names;
-use convoy_proto::config::{PeerUpdate, PublicKey};
+use convoy_proto::config::{Authorities, PeerUpdate, PublicKey, Relay};
 use tokio::{
     task::{JoinError, JoinSet},
     time::{sleep_until, timeout},
@@ -28,6 +30,7 @@ use tracing::{debug, warn};
 
 use endpoints::Endpoints;
 pub use servers::{has_directs, servers_of};
+use servers::{relays_of, streams_of, stun_of};
 
 /// The most look-ups at once.
 const MAX_LOOK_UPS: usize = 16;
@@ -40,6 +43,8 @@ const FIRST_LOOK_UPS: Duration = Duration::from_secs(5);
 pub struct Addresses {
     endpoints: Endpoints,
     names: Arc<Names>,
+    /// The authorities that this system trusts, once a server by TLS has needed them.
+    authorities: OnceCell<Authorities>,
     look_ups: JoinSet<(String, Result<Vec<IpAddr>, String>)>,
 }
 
@@ -50,8 +55,10 @@ pub struct Outside {
     pub endpoints: Vec<IpAddr>,
     /// The name servers that are asked for endpoints.
     pub resolvers: Vec<IpAddr>,
-    /// The STUN servers.
-    pub stun: Vec<IpAddr>,
+    /// The STUN and TURN servers.
+    pub servers: Vec<IpAddr>,
+    /// The TURN servers that are reached by streams.
+    pub streams: Vec<SocketAddr>,
 }
 
 /// Changes that the tunnel must be told.
@@ -61,7 +68,7 @@ pub struct Changes {
     pub peers: Vec<PeerUpdate>,
     /// Peers that are to shake hands at once.
     pub handshakes: Vec<PublicKey>,
-    /// Whether STUN servers have other addresses.
+    /// Whether STUN or TURN servers have other addresses.
     pub has_other_servers: bool,
 }
 
@@ -71,6 +78,7 @@ impl Addresses {
         Self {
             endpoints: Endpoints::new(config),
             names: names(config, mark),
+            authorities: OnceCell::new(),
             look_ups: JoinSet::new(),
         }
     }
@@ -104,16 +112,32 @@ impl Addresses {
                 true => self.names.servers(),
                 false => Vec::new(),
             },
-            stun: self.servers().iter().map(SocketAddr::ip).collect(),
+            servers: self
+                .endpoints
+                .servers()
+                .iter()
+                .map(SocketAddr::ip)
+                .collect(),
+            streams: self.endpoints.of_servers(streams_of(config)),
         }
     }
 
     /// Returns the addresses of the STUN servers that are known, in the order of the file.
-    pub fn servers(&self) -> Vec<SocketAddr> {
-        self.endpoints.servers()
+    pub fn stun(&self, config: &Config) -> Vec<SocketAddr> {
+        self.endpoints.of_servers(stun_of(config))
     }
 
-    /// Returns what is wrong with STUN servers.
+    /// Returns the TURN servers at the addresses that are known, in the order of the file.
+    pub fn relays(&self, config: &Config) -> Vec<Relay> {
+        let resolve = |server: &Endpoint| self.endpoints.of_servers([server]);
+        let authorities = || {
+            let read = || Authorities(Roots::native().to_bytes().into());
+            self.authorities.get_or_init(read).clone()
+        };
+        relays_of(config, resolve, authorities)
+    }
+
+    /// Returns what is wrong with STUN and TURN servers.
     pub fn problems_of_servers(&self) -> impl Iterator<Item = &str> {
         self.endpoints.problems_of_servers()
     }

@@ -1,14 +1,61 @@
-//! STUN servers of a configuration.
+//! STUN and TURN servers of a configuration.
 
-use convoy_config::{Config, Endpoint};
+use std::net::SocketAddr;
+
+use convoy_config::{Config, Endpoint, Host};
+use convoy_proto::config::{Authorities, Relay, RelayTransport};
 
 /// Whether any peer of a file is to be reached by a direct path.
 pub fn has_directs(config: &Config) -> bool {
     config.peers.iter().any(|peer| !peer.directs.is_empty())
 }
 
-/// Returns the STUN servers of a file; without a direct peer, they are not asked.
+/// Returns the servers of a file that are no peers: STUN and TURN.
 pub fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
+    let turn = config.interface.turns.iter().map(|it| &it.value.server);
+    stun_of(config).chain(turn)
+}
+
+/// Returns the STUN servers of a file; without a direct peer, they are not asked.
+pub(crate) fn stun_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
     let servers = config.interface.stun.iter().map(|it| &it.value);
     servers.filter(|_| has_directs(config))
+}
+
+/// Returns the TURN servers of a file to which streams are opened.
+pub(crate) fn streams_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
+    let turns = config.interface.turns.iter().map(|it| &it.value);
+    let streams = turns.filter(|it| it.transport != RelayTransport::Udp);
+    streams.map(|it| &it.server)
+}
+
+/// Returns the TURN servers of a file, each at the addresses that `resolve` knows. The `authorities` of this system vouch
+/// for those that name none.
+pub(crate) fn relays_of(
+    config: &Config,
+    resolve: impl Fn(&Endpoint) -> Vec<SocketAddr>,
+    authorities: impl Fn() -> Authorities,
+) -> Vec<Relay> {
+    let turns = config.interface.turns.iter().map(|it| &it.value);
+    let with_password = turns.filter_map(|turn| Some((turn, turn.password.as_ref()?)));
+    let relays = with_password.flat_map(|(turn, password)| {
+        let authorities = match turn.transport {
+            RelayTransport::Tls => authorities(),
+            RelayTransport::Udp | RelayTransport::Tcp => Authorities::default(),
+        };
+        let addresses = resolve(&turn.server).into_iter();
+        addresses.map(move |server| Relay {
+            host: match &turn.server.host {
+                Host::Name(name) => name.clone(),
+                Host::Ip(address) => address.to_string(),
+                Host::Zoned(address, _) => address.to_string(),
+            },
+            server,
+            transport: turn.transport,
+            user: turn.user.clone(),
+            password: password.clone(),
+            authorities: authorities.clone(),
+        })
+    });
+    relays.collect()
 }

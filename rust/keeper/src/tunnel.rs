@@ -26,7 +26,7 @@ use convoy_daemon::{
     },
 };
 use convoy_process::logging::{LogLevel, live::LevelError};
-use convoy_proto::config::{DeviceUpdate, PublicKey};
+use convoy_proto::config::{DeviceUpdate, PublicKey, Relay};
 use convoy_report::Report;
 use convoy_uapi::{client as uapi, listing, request};
 use nix::{errno::Errno, unistd::Pid};
@@ -289,6 +289,12 @@ impl TunnelProcess {
     pub async fn follow(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
         let peers = keys(peers);
         self.tell(&ToTunnel::Follow { peers }).await
+    }
+
+    /// Tells the tunnel of its TURN servers, instead of the former ones.
+    pub async fn tell_relays(&mut self, relays: &[Relay]) -> anyhow::Result<()> {
+        let relays = relays.to_vec();
+        self.tell(&ToTunnel::Relays { relays }).await
     }
 
     /// Tells the tunnel of its direct paths, instead of the former ones.

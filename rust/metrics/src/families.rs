@@ -12,6 +12,7 @@
 mod directs;
 mod out;
 mod peers;
+mod relays;
 
 use std::{borrow::Cow, fmt};
 
@@ -88,7 +89,8 @@ impl Families {
         out.gauge("peers_omitted", help, omitted as u64)?;
         let client = self.observation.client.as_ref();
         peers::write(out, shown, client.map(|client| &client.names), self.now)?;
-        directs::write(out, shown)
+        directs::write(out, shown)?;
+        relays::write(out, &report.relays)
     }
 }
 

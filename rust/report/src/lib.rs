@@ -16,6 +16,7 @@ mod counters;
 mod direct;
 mod figures;
 mod query;
+mod relay;
 #[cfg(any(test, feature = "schema"))]
 pub mod schema;
 mod status;
@@ -24,6 +25,7 @@ pub use counters::{Counters, Traffic};
 pub use direct::{DataPath, DirectPeer};
 pub use figures::{HISTOGRAMS, HistogramFigure, HistogramUnit};
 pub use query::{QueryError, REQUEST, answer, json_of, query};
+pub use relay::RelayServer;
 pub use status::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
     PortMappingStatus, Rate, STATUS_SCHEMA, Status, Statuses,
@@ -52,6 +54,9 @@ pub struct Report {
     pub counters: Counters,
     /// One entry per peer.
     pub peers: Vec<Peer>,
+    /// TURN servers, one entry per address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayServer>,
 }
 
 /// Packets of the last seconds, in the clear.
@@ -78,6 +83,9 @@ pub struct Peer {
     pub has_preshared_key: bool,
     /// Address and port.
     pub endpoint: Option<String>,
+    /// Address and port of the TURN server that carries its data; absent if data goes directly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
     /// Networks, in the order in which they were added.
     pub allowed_ips: Vec<String>,
     /// In seconds; 0 for none.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use crate::{Counters, Peer};
+use crate::{Counters, Peer, RelayServer};
 use serde::{Deserialize, Serialize};
 
 /// JSON Schema of [`Statuses`], as `convoy status --schema` prints it.
@@ -58,6 +58,9 @@ pub struct Status {
     pub port_mapping: Option<PortMappingStatus>,
     /// The port that the provider is asked to forward through the tunnel; null if `PortForward` is absent.
     pub port_forward: Option<PortForwardStatus>,
+    /// TURN servers, one entry per address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayServer>,
     /// Engine of the network of a tunnel without root: `namespace`.
     pub engine: Option<String>,
     /// The commands of `convoy exec` in a tunnel without root.

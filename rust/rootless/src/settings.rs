@@ -81,6 +81,10 @@ pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
             "PortForward has no effect: only a tunnel of `convoy up` as root asks for a port",
         ),
         (
+            !it.turns.is_empty(),
+            "Turn has no effect: only a tunnel of `convoy up` as root uses TURN servers",
+        ),
+        (
             is_marked && !geteuid().is_root(),
             "FwMark has no effect: only root may mark datagrams",
         ),

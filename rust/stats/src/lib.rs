@@ -5,6 +5,7 @@
 
 pub mod direct;
 mod figures;
+pub mod relay;
 mod text;
 
 use std::{
@@ -67,6 +68,7 @@ pub fn report(interface: &str, snapshot: &Snapshot) -> Report {
         recent: Some(recent(&snapshot.recent)),
         counters: totals(&snapshot.counters),
         peers: peers.collect(),
+        relays: snapshot.relays.iter().map(relay::server).collect(),
     }
 }
 
@@ -125,6 +127,7 @@ fn peer(peer: &PeerSnapshot) -> Peer {
         public_key: BASE64_STANDARD.encode(peer.public_key.0),
         has_preshared_key: peer.preshared_key.is_some(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
+        relay: peer.relay.map(|server| server.to_string()),
         allowed_ips: networks.map(|network| network.to_string()).collect(),
         persistent_keepalive: peer.persistent_keepalive.as_secs() as u16,
         latest_handshake: peer.last_handshake.and_then(seconds),

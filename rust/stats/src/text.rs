@@ -148,6 +148,9 @@ fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
             "  {name:<10}{packets:>18} packets{bytes:>14} encrypted"
         )?;
     }
+    if let Some(relay) = &peer.relay {
+        writeln!(out, "  by the relay {relay}")?;
+    }
     let mut directs = peer.direct.iter();
     directs.try_for_each(|direct| writeln!(out, "  {}", direct::line(direct)))
 }

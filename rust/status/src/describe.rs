@@ -65,6 +65,7 @@ pub fn describe(report: Report, known: &Known) -> Status {
         rate: recent,
         peers: peers.collect(),
         warnings,
+        relays: report.relays,
         stats: Some(report.counters),
         ..Status::default()
     }

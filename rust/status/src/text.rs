@@ -12,9 +12,9 @@ use std::{
 use convoy_process::paragraph::fill;
 use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
-    PortMappingStatus, Rate, Status, Statuses,
+    PortMappingStatus, Rate, RelayServer, Status, Statuses,
 };
-use convoy_stats::{binary, direct};
+use convoy_stats::{binary, direct, relay};
 use jiff::Timestamp;
 
 use fields::{field, optional};
@@ -71,8 +71,11 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
     forwards.try_for_each(|forward| write_forward(out, forward))?;
     let mut nat = status.nat.iter();
     nat.try_for_each(|nat| write_nat(out, nat))?;
+    for server in &status.relays {
+        field(out, "relay", relay::words(server))?;
+    }
     let mut peers = status.peers.iter();
-    peers.try_for_each(|peer| write_peer(out, peer, now))
+    peers.try_for_each(|peer| write_peer(out, peer, &status.relays, now))
 }
 
 /// Whether it is up, and for how long.
@@ -186,7 +189,12 @@ fn processes(status: &Status) -> Option<String> {
     (!pids.is_empty()).then(|| pids.join(", "))
 }
 
-fn write_peer(out: &mut String, status: &PeerStatus, now: Timestamp) -> fmt::Result {
+fn write_peer(
+    out: &mut String,
+    status: &PeerStatus,
+    relays: &[RelayServer],
+    now: Timestamp,
+) -> fmt::Result {
     let peer = &status.peer;
     let name = status.name.as_ref().map(|name| format!(" ({name})"));
     let name = name.unwrap_or_default();
@@ -196,6 +204,7 @@ fn write_peer(out: &mut String, status: &PeerStatus, now: Timestamp) -> fmt::Res
     let is_shared = peer.has_preshared_key;
     optional(out, "preshared key", is_shared.then_some("(hidden)"))?;
     optional(out, "endpoint", peer.endpoint.as_ref())?;
+    optional(out, "path", relay::path(peer, relays))?;
     let allowed = match peer.allowed_ips.is_empty() {
         true => "(none)".to_owned(),
         false => peer.allowed_ips.join(", "),

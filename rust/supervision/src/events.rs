@@ -184,6 +184,18 @@ impl Events {
         });
     }
 
+    /// Call when data to a peer takes another TURN server, or none.
+    pub fn relay(&mut self, config: &Config, peer: PublicKey, server: Option<SocketAddr>) {
+        let mut peers = config.peers.iter();
+        let Some(known) = peers.find(|it| it.public_key.value == peer) else {
+            return;
+        };
+        self.publish(What::RelayChanged {
+            peer: model::Peer::new(&peer, known.friendly_name.as_deref(), None),
+            relay: server.map(|server| server.to_string()),
+        });
+    }
+
     /// Call when another configuration is in effect.
     pub fn reloaded(&mut self, config: &Config) {
         let peers = config.peers.iter().map(|peer| peer.public_key.value);

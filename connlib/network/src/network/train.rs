@@ -46,17 +46,6 @@ pub(super) struct Message {
     pub(super) class: u8,
 }
 
-/// A datagram that was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes of it that fit.
-    pub length: usize,
-    /// The sender.
-    pub from: SocketAddr,
-    /// The traffic class: DSCP and ECN.
-    pub class: u8,
-}
-
 impl Message {
     /// A single datagram.
     pub(super) fn one(from: SocketAddr, start: usize, length: usize) -> Self {

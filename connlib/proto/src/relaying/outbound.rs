@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Node {
-    /// Sends an initiation, before which `attempt` have gone unanswered, directly, by a relay, or both ways.
+    /// Sends an initiation, before which `unanswered` have had no answer, directly, by a relay, or both ways.
     ///
     /// A peer answers only the first copy that arrives. If only the way back is blocked, that is the direct one in
     /// vain; so every other attempt goes by the relay alone.
@@ -19,7 +19,7 @@ impl Node {
         &mut self,
         id: usize,
         message: &[u8; INITIATION],
-        attempt: u32,
+        unanswered: u32,
         now: Duration,
     ) {
         let peer = &self.peers[id];
@@ -28,9 +28,9 @@ impl Node {
             return self.push_message(id, endpoint, message, now);
         }
         let is_relayed = peer.relayed.is_some();
-        let wants_relay = endpoint.is_some() && (is_relayed || attempt > 0);
+        let wants_relay = endpoint.is_some() && (is_relayed || unanswered > 0);
         let by_relay = wants_relay && self.wish_for_relay(id, now);
-        let is_direct_turn = attempt == 0 || (attempt % 2 == 1) != is_relayed;
+        let is_direct_turn = unanswered == 0 || (unanswered % 2 == 1) != is_relayed;
         match endpoint {
             None => self.send_by_hub(id, message, now),
             Some(endpoint) if is_direct_turn || !by_relay => self.push_control(endpoint, message),

@@ -1,4 +1,5 @@
-//! Tells the tunnel of direct paths, as the configuration, this machine's addresses and the STUN servers have them.
+//! Tells the tunnel of direct paths and TURN servers, as the configuration, this machine's addresses and the look-ups of servers have
+//! them.
 
 use std::net::IpAddr;
 
@@ -8,7 +9,7 @@ use tracing::warn;
 use super::Supervisor;
 
 impl Supervisor {
-    /// Tells the tunnel's process what it does not know of its direct paths.
+    /// Tells the tunnel's process what it does not know of its direct paths and TURN servers.
     pub(super) async fn tell_directs(&mut self) -> anyhow::Result<()> {
         if self.directs.lacks_hosts(&self.config)
             && let Some(host) = &mut self.host
@@ -20,13 +21,18 @@ impl Supervisor {
             }
         }
         self.directs.note_mapped(self.port_map.external());
-        let stun = self.addresses.servers();
+        let stun = self.addresses.stun(&self.config);
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
         };
         if let Some(news) = self.directs.news(&self.config, stun) {
             process.tell_directs(&news).await?;
             self.directs.note_told(news);
+        }
+        let relays = self.addresses.relays(&self.config);
+        if let Some(news) = self.relays.news(relays) {
+            process.tell_relays(&news).await?;
+            self.relays.note_told(news);
         }
         Ok(())
     }
@@ -53,7 +59,7 @@ impl Supervisor {
     pub(super) async fn follow_directs(&mut self) {
         if let Err(error) = self.tell_directs().await {
             // A tunnel that has died gets the message when it starts again.
-            warn!("cannot tell the tunnel of direct paths: {error:#}");
+            warn!("cannot tell the tunnel of direct paths and TURN servers: {error:#}");
         }
     }
 }

@@ -150,6 +150,7 @@ impl Supervisor {
                 kind,
                 why,
             } => self.events.path(&self.config, peer, (remote, kind, why)),
+            TunnelEvent::Relay { peer, server } => self.events.relay(&self.config, peer, server),
             // The state decides about these.
             TunnelEvent::Asks { .. } | TunnelEvent::Ended { .. } | TunnelEvent::Died => {}
         }

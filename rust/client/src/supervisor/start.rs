@@ -31,6 +31,7 @@ use crate::{
     lock::lock,
     port_forward::{PortForward, for_hooks},
     port_map::PortMap,
+    relays::Relays,
     state::State,
     wg_quick,
 };
@@ -53,6 +54,7 @@ impl Supervisor {
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
             directs: Directs::default(),
+            relays: Relays::default(),
             port_map: PortMap::default(),
             port_forward: PortForward::default(),
             resolvers: Vec::new(),
@@ -221,6 +223,7 @@ impl Supervisor {
         process.set(&update).await?;
         process.follow(&followed).await?;
         self.directs.begin(is_new);
+        self.relays.begin(is_new);
         self.port_map.forget_port();
         self.tell_directs().await?;
         changed::note_given(&self.config);

@@ -129,7 +129,7 @@ impl Supervisor {
             warnings.push("the interface is in another network namespace".to_owned());
         }
         let problems = self.addresses.problems_of_servers();
-        warnings.extend(problems.map(|it| format!("a STUN server has no address: {it}")));
+        warnings.extend(problems.map(|it| format!("a STUN or TURN server has no address: {it}")));
         let Some(tunnel) = &self.tunnel else {
             return warnings;
         };

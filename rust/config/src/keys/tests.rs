@@ -132,6 +132,7 @@ fn read(text: &str) -> Config {
             "/UwcSPg38hW/D9Y3tcS1FOV0K1wuURMbS0sesJEP5ak=\n",
         ),
         ("login", "user:password\n"),
+        ("turn.password", "hunter2\n"),
         ("wg0.conf", text),
     ] {
         write_private(&directory.path().join(name), contents);

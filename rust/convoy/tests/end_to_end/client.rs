@@ -56,6 +56,7 @@ mod sleep;
 mod status;
 mod steps;
 mod tunnel;
+mod turn;
 mod twice;
 mod up_and_down;
 mod userspace;

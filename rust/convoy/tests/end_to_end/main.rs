@@ -22,6 +22,7 @@ mod scene;
 mod star;
 mod stats;
 mod traffic;
+mod turn_server;
 mod twins;
 
 mod abuse;

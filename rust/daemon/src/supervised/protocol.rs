@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use convoy_config::{decode_key, encode_key};
-use convoy_proto::config::{DirectPeer, Directs, Prefix, PresharedKey, PublicKey};
+use convoy_proto::config::{DirectPeer, Directs, Prefix, PresharedKey, PublicKey, Relay};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
 
@@ -67,6 +67,13 @@ pub enum ToSupervisor {
         /// Why there is no direct path, in one word.
         why: Option<String>,
     },
+    /// Data to a followed peer takes this TURN server from now on, or none.
+    Relay {
+        /// The peer.
+        peer: Key,
+        /// The server's address and port.
+        server: Option<SocketAddr>,
+    },
     /// The tunnel is ending in an orderly way.
     Ended {
         /// The reason, for the log.
@@ -105,6 +112,11 @@ pub enum ToTunnel {
     },
     /// The direct paths of the tunnel, instead of the former ones.
     Directs(DirectPaths),
+    /// The TURN servers of the tunnel, the preferred one first, instead of the former ones.
+    Relays {
+        /// The servers, with passwords.
+        relays: Vec<Relay>,
+    },
     /// Ends the tunnel.
     Stop,
     /// A kind of another version.
@@ -226,6 +238,8 @@ impl From<Key> for String {
 
 #[cfg(test)]
 mod tests {
+    use convoy_proto::config::{Password, RelayTransport};
+
     use super::*;
 
     #[test]
@@ -292,6 +306,11 @@ mod tests {
                 r#"{{"type":"path","peer":"{key}","remote":"192.0.2.1:51820","kind":"host","why":null}}"#
             ),
         );
+        let server = Some("192.0.2.9:3478".parse().unwrap());
+        passes(
+            &ToSupervisor::Relay { peer, server },
+            &format!(r#"{{"type":"relay","peer":"{key}","server":"192.0.2.9:3478"}}"#),
+        );
         let reason = "SIGTERM".to_owned();
         passes(
             &ToSupervisor::Ended { reason },
@@ -335,6 +354,21 @@ mod tests {
         directs.mapped = vec!["198.51.100.7:51820".parse().unwrap()];
         let present = former.replace(r#""stun""#, r#""mapped":["198.51.100.7:51820"],"stun""#);
         passes(&ToTunnel::Directs(directs), &present);
+        let relay = Relay {
+            host: "turn.example.org".to_owned(),
+            server: "192.0.2.9:3478".parse().unwrap(),
+            transport: RelayTransport::Udp,
+            user: "alice".to_owned(),
+            password: Password("hunter2".to_owned()),
+        };
+        let relays = ToTunnel::Relays {
+            relays: vec![relay],
+        };
+        assert!(!format!("{relays:?}").contains("hunter2"));
+        passes(
+            &relays,
+            r#"{"type":"relays","relays":[{"host":"turn.example.org","server":"192.0.2.9:3478","transport":"udp","user":"alice","password":"hunter2"}]}"#,
+        );
         passes(&ToTunnel::Stop, r#"{"type":"stop"}"#);
     }
 

@@ -372,6 +372,7 @@ enum Call {
     Follow(Vec<PublicKey>),
     HandshakeNow(Vec<PublicKey>),
     SetDirects(Directs),
+    SetRelays(Vec<Relay>),
 }
 
 impl Fake {
@@ -411,6 +412,11 @@ impl Handshakes for Fake {
 
     async fn set_directs(&self, directs: Directs) -> Result<(), Closed> {
         self.call(Call::SetDirects(directs));
+        Ok(())
+    }
+
+    async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed> {
+        self.call(Call::SetRelays(relays));
         Ok(())
     }
 

@@ -44,6 +44,13 @@ pub enum TunnelEvent {
         /// Reason why data goes by the hub.
         why: Option<String>,
     },
+    /// Data to a followed peer takes this TURN server, or none.
+    Relay {
+        /// The peer's public key.
+        peer: PublicKey,
+        /// The server's address and port; `None` if data goes directly.
+        server: Option<SocketAddr>,
+    },
     /// It says that it ends, and why; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
     Ended {
         /// In words.
@@ -93,6 +100,10 @@ impl TunnelEvent {
                 remote,
                 kind,
                 why,
+            }),
+            ToSupervisor::Relay { peer, server } => Some(Self::Relay {
+                peer: peer.0,
+                server,
             }),
             ToSupervisor::Ended { reason } => Some(Self::Ended { reason }),
             ToSupervisor::Hello { .. } | ToSupervisor::Unknown => None,

@@ -130,6 +130,26 @@ fn direct_peers_have_series_and_without_one_there_are_none() {
 }
 
 #[test]
+fn turn_servers_have_series_and_without_one_there_are_none() {
+    assert!(!text_of(observation()).contains("convoy_relay"));
+    let mut with_relay = observation();
+    let report = with_relay.report.as_mut().unwrap();
+    report.relays = vec![convoy_report::RelayServer {
+        server: "192.0.2.9:3478".to_owned(),
+        transport: "udp".to_owned(),
+        state: "ready".to_owned(),
+        peers: 2,
+        ..Default::default()
+    }];
+    let text = text_of(with_relay);
+    let labels = r#"{interface="wg0",server="192.0.2.9:3478",transport="udp"}"#;
+    for (series, value) in [("relay_ready", 1), ("relay_peers", 2)] {
+        let line = format!("convoy_{series}{labels} {value}\n");
+        assert!(text.contains(&line), "no {line} in {text}");
+    }
+}
+
+#[test]
 fn further_peers_have_no_series() {
     let mut observation = observation();
     if let Ok(report) = &mut observation.report {

@@ -63,6 +63,14 @@ pub enum What {
         /// Why there is no direct path, in one word, as in `convoy status --json`.
         why: Option<String>,
     },
+    /// Data to a peer takes another way: by a TURN server, as the peer itself did not answer, or directly again.
+    RelayChanged {
+        /// The peer.
+        #[serde(flatten)]
+        peer: Peer,
+        /// Address and port of the TURN server; without one, data goes directly.
+        relay: Option<String>,
+    },
     /// Datagrams leave by another device, gateway or source address than before.
     NetworkChanged,
     /// The machine has slept.
@@ -187,6 +195,10 @@ impl fmt::Display for What {
                     ),
                 }
             }
+            Self::RelayChanged { peer, relay } => match relay {
+                Some(relay) => write!(f, "{peer} is reached by the relay {relay}"),
+                None => write!(f, "{peer} is reached directly, without a relay"),
+            },
             Self::NetworkChanged => f.write_str("the network has changed"),
             Self::WokeUp => f.write_str("the machine has slept"),
             Self::KillSwitchClosed => f.write_str("the kill switch is closed"),

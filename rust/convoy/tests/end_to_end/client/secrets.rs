@@ -74,7 +74,7 @@ fn keys_are_nowhere_outside_of_memory() {
 }
 
 /// Runs `convoy` with everything logged.
-fn traced(world: &World, arguments: &[&str], code: i32) {
+pub(super) fn traced(world: &World, arguments: &[&str], code: i32) {
     let mut command = world.client.command(convoy_program());
     command.args(arguments).env("RUST_LOG", "trace");
     world.start_command(command).wait().ends_with(code);
@@ -93,7 +93,7 @@ fn forms(key: &[u8; 32]) -> Vec<String> {
 }
 
 /// Where a key might be: what commands wrote, our files, and what others see of our processes.
-fn everything(world: &World) -> Vec<(String, String)> {
+pub(super) fn everything(world: &World) -> Vec<(String, String)> {
     let mut all = vec![("log".to_owned(), world.log())];
     for name in ["convoy", "lib/convoy"] {
         let directory = world.client.run_directory().join(name);

@@ -1,0 +1,177 @@
+//! The key of relays: `Turn` of `[Interface]`.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use convoy_types::RelayTransport;
+
+use crate::{
+    MAX_TURN_SERVERS,
+    assignment::Assignment,
+    config::{Endpoint, Host, Interface, Turn},
+    key::{CONVOY, Form, Key, Take, Write},
+    located::Located,
+    report::Diagnostic,
+    text::{Text, is_space},
+    values::{Bad, Parsed, server},
+};
+
+/// Changes nothing in a UAPI update: one message of the supervisor has all servers.
+pub(super) static INTERFACE: [Key; 1] = [Key {
+    name: "Turn",
+    form: Form::Server,
+    values: "SERVER Username = NAME PasswordFile = PATH; may be repeated",
+    meaning: "A TURN server, which relays to peers that do not answer because a firewall blocks UDP. The server is \
+         turn:HOST[:PORT][?transport=tcp] or turns:HOST[:PORT]; without a port, it is 3478, or 5349 of turns. The peers \
+         need no TURN. A server is asked only once a peer has not answered for 5 s, and the next one only if it fails. \
+         The file has the password alone. Names are looked up outside the tunnel.",
+    example: "turn:turn.example.org:3478 Username = alice PasswordFile = turn.password",
+    take: Take::Interface(take_turn),
+    write: Write::Interface(|it, out| out.each(&it.turns)),
+    ..CONVOY
+}];
+
+/// Longest name of a user in bytes (RFC 8489 §14.3).
+const MAX_USER_BYTES: usize = 508;
+/// The port of TURN, and the one over TLS (RFC 8656 §6.1).
+const TURN_PORT: u16 = 3478;
+const TURNS_PORT: u16 = 5349;
+
+const USER: &str = "Username";
+const FILE: &str = "PasswordFile";
+const EXPECTED_USER: &str = "`Username = NAME` behind the server";
+const EXPECTED_FILE: &str = "`PasswordFile = PATH` behind the user's name";
+
+fn take_turn(it: &mut Interface, line: &mut Assignment<'_>) {
+    let parsed = parts(line.value).and_then(|parts| {
+        let (transport, server) = uri(parts.uri)?;
+        Ok((parts, transport, server))
+    });
+    let Some(taken) = line.accept(line.value, parsed) else {
+        return;
+    };
+    let (parts, transport, server) = &taken.value;
+    if it.turns.len() == MAX_TURN_SERVERS {
+        let title = format!("more than {MAX_TURN_SERVERS} TURN servers");
+        let error = Diagnostic::error(title, taken.at, "one too many");
+        return line.report.push(error);
+    }
+    let turn = Turn {
+        transport: *transport,
+        server: server.clone(),
+        user: parts.user.text.to_owned(),
+        password_file: Located {
+            value: PathBuf::from(parts.file.text),
+            at: line.at(parts.file),
+        },
+        password: None,
+    };
+    it.turns.push(taken.with(turn));
+}
+
+/// Whether the value may contain a password, which no message may show.
+pub(crate) fn may_have_password(value: Text<'_>) -> bool {
+    match parts(value) {
+        Ok(parts) => parts.uri.text.contains('@'),
+        // A single word is a server; of further ones, any may be meant as the password.
+        Err(_) => value.text.contains('@') || !first_word(value).1.is_empty(),
+    }
+}
+
+struct Parts<'a> {
+    uri: Text<'a>,
+    user: Text<'a>,
+    file: Text<'a>,
+}
+
+fn parts(value: Text<'_>) -> Parsed<Parts<'_>> {
+    let (uri, rest) = first_word(value);
+    let (user, rest) = match after(rest, USER) {
+        Some(rest) => first_word(rest),
+        None => return Err(Bad::new(value, EXPECTED_USER)),
+    };
+    if user.is_empty() || user.is(FILE) {
+        return Err(Bad::new(value, EXPECTED_USER));
+    }
+    if user.text.len() > MAX_USER_BYTES {
+        let expected = format!("a user's name of at most {MAX_USER_BYTES} bytes");
+        return Err(Bad::new(user, expected));
+    }
+    match after(rest, FILE) {
+        Some(file) if !file.is_empty() => Ok(Parts { uri, user, file }),
+        _ => Err(Bad::new(value, EXPECTED_FILE)),
+    }
+}
+
+/// The text behind `word =`.
+fn after<'a>(text: Text<'a>, word: &str) -> Option<Text<'a>> {
+    let (name, rest) = text.split_once('=')?;
+    name.trim().is(word).then_some(rest.trim())
+}
+
+fn first_word(text: Text<'_>) -> (Text<'_>, Text<'_>) {
+    let end = text.text.find(is_space).unwrap_or(text.text.len());
+    let (before, after) = text.text.split_at(end);
+    let start = text.start + end;
+    let word = Text {
+        start: text.start,
+        text: before,
+    };
+    (word, Text { start, text: after }.trim())
+}
+
+/// Reads the server's URI (RFC 7065).
+fn uri(uri: Text<'_>) -> Parsed<(RelayTransport, Endpoint)> {
+    let expected = "turn:HOST, turn:HOST:PORT or turns:HOST";
+    let Some((scheme, rest)) = uri.split_once(':') else {
+        return Err(Bad::new(uri, expected));
+    };
+    let is_tls = match () {
+        () if scheme.text.eq_ignore_ascii_case("turn") => false,
+        () if scheme.text.eq_ignore_ascii_case("turns") => true,
+        () => {
+            return Err(Bad::new(uri, expected));
+        }
+    };
+    if rest.text.contains('@') {
+        let bad = Bad::new(uri, "no user and no password within the server");
+        return Err(bad.help("write `Username = NAME PasswordFile = PATH` behind it"));
+    }
+    if rest.text.starts_with("//") {
+        let bad = Bad::new(uri, "no `//` behind the scheme (RFC 7065)");
+        return Err(bad.help("write turn:HOST"));
+    }
+    let (host, query) = match rest.split_once('?') {
+        Some((host, query)) => (host, Some(query)),
+        None => (rest, None),
+    };
+    let transport = match (query.map(|it| it.text), is_tls) {
+        (None, true) | (Some("transport=tcp"), true) => RelayTransport::Tls,
+        (None, false) | (Some("transport=udp"), false) => RelayTransport::Udp,
+        (Some("transport=tcp"), false) => RelayTransport::Tcp,
+        (Some(_), true) => {
+            return Err(Bad::new(query.unwrap_or(rest), "transport=tcp, or nothing"));
+        }
+        (Some(_), false) => {
+            return Err(Bad::new(
+                query.unwrap_or(rest),
+                "transport=udp or transport=tcp",
+            ));
+        }
+    };
+    let port = if is_tls { TURNS_PORT } else { TURN_PORT };
+    let server = server(host, port)?;
+    match server.host {
+        Host::Ip(address) if !is_possible(address) => {
+            Err(Bad::new(host, "an address that a server can have"))
+        }
+        _ => Ok((transport, server)),
+    }
+}
+
+fn is_possible(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
+}
+
+#[cfg(test)]
+mod tests;

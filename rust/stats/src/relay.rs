@@ -1,0 +1,92 @@
+//! TURN servers in `convoy stats` and `convoy status`.
+
+use convoy_proto::config::{RelayState, RelayStatus};
+use convoy_report::{Peer, RelayServer};
+
+/// The report of one.
+pub(super) fn server(status: &RelayStatus) -> RelayServer {
+    RelayServer {
+        host: status.host.clone(),
+        server: status.server.to_string(),
+        transport: status.transport.name().to_owned(),
+        state: status.state.name().to_owned(),
+        relayed: match &status.state {
+            RelayState::Ready(address) => Some(address.to_string()),
+            _ => None,
+        },
+        problem: match &status.state {
+            RelayState::Failed(why) => Some(why.clone()),
+            _ => None,
+        },
+        peers: status.carries as u64,
+    }
+}
+
+/// Words the state of one, behind `relay: `.
+pub fn words(relay: &RelayServer) -> String {
+    let RelayServer {
+        server, transport, ..
+    } = relay;
+    let state = match (relay.state.as_str(), &relay.relayed, &relay.problem) {
+        ("idle", ..) => "not needed".to_owned(),
+        ("ready", Some(relayed), _) => format!("ready, peers see {relayed}"),
+        (_, _, Some(problem)) => format!("failed: {problem}"),
+        (state, ..) => state.to_owned(),
+    };
+    format!("{server} ({transport}): {state}")
+}
+
+/// Words the way that data to a peer takes, behind `path: `; `None` if it is the direct one.
+pub fn path(peer: &Peer, relays: &[RelayServer]) -> Option<String> {
+    let server = peer.relay.as_ref()?;
+    let relay = relays
+        .iter()
+        .find(|it| it.server == *server && it.peers > 0);
+    let transport = relay.map(|it| format!(" ({})", it.transport));
+    Some(format!("relay {server}{}", transport.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_proto::config::RelayTransport;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_server_and_the_path_of_a_peer_are_told_in_words() {
+        let shown = |state| {
+            let status = RelayStatus {
+                host: "turn.example.org".to_owned(),
+                server: "192.0.2.9:3478".parse().unwrap(),
+                transport: RelayTransport::Udp,
+                state,
+                carries: 1,
+            };
+            words(&server(&status))
+        };
+        let head = "192.0.2.9:3478 (udp): ";
+        let ready = RelayState::Ready("198.51.100.7:50000".parse().unwrap());
+        let failed = RelayState::Failed("the relay does not answer".to_owned());
+        assert_eq!(shown(RelayState::Idle), format!("{head}not needed"));
+        assert_eq!(shown(RelayState::Allocating), format!("{head}allocating"));
+        assert_eq!(
+            shown(ready),
+            format!("{head}ready, peers see 198.51.100.7:50000")
+        );
+        assert_eq!(
+            shown(failed),
+            format!("{head}failed: the relay does not answer")
+        );
+        let relay = RelayServer {
+            server: "192.0.2.9:3478".to_owned(),
+            transport: "udp".to_owned(),
+            peers: 1,
+            ..RelayServer::default()
+        };
+        let mut peer = Peer::default();
+        assert_eq!(path(&peer, std::slice::from_ref(&relay)), None);
+        peer.relay = Some(relay.server.clone());
+        let path = path(&peer, &[relay]);
+        assert_eq!(path.as_deref(), Some("relay 192.0.2.9:3478 (udp)"));
+    }
+}
