@@ -118,6 +118,18 @@ impl Carrier {
         Err(Full)
     }
 
+    /// The same for a control message, for which data leaves some room.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_control(&mut self, frame: &[u8]) -> Result<(), Full> {
+        if self.phase() == Phase::Open {
+            return self.outbound.append_control(frame);
+        }
+        self.outbound.refuse();
+        Err(Full)
+    }
+
     /// Number of frames dropped since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         self.outbound.take_dropped()

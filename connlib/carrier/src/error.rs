@@ -106,4 +106,7 @@ pub enum InvalidRoots {
     /// The file is longer than a list of authorities can be.
     #[error("it contains more than {0} certificates")]
     TooMany(usize),
+    /// The certificates are too long together.
+    #[error("its certificates are too long together")]
+    TooLong,
 }

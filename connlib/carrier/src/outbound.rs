@@ -6,6 +6,9 @@ use thiserror::Error;
 /// Most bytes that wait for the socket. Further frames are dropped, as a full router would do.
 pub const MAX_OUTBOUND: usize = 256 << 10;
 
+/// Part of it, in bytes, that data leaves to control messages: else a stream that is always full would never get one out.
+const RESERVED: usize = 16 << 10;
+
 /// There is no room for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the stream has no room")]
@@ -21,8 +24,16 @@ pub(crate) struct Outbound {
 
 impl Outbound {
     pub(crate) fn append(&mut self, frame: &[u8]) -> Result<(), Full> {
+        self.append_within(MAX_OUTBOUND - RESERVED, frame)
+    }
+
+    pub(crate) fn append_control(&mut self, frame: &[u8]) -> Result<(), Full> {
+        self.append_within(MAX_OUTBOUND, frame)
+    }
+
+    fn append_within(&mut self, limit: usize, frame: &[u8]) -> Result<(), Full> {
         let padding = padding(frame.len());
-        if self.waiting().len() + frame.len() + padding > MAX_OUTBOUND {
+        if self.waiting().len() + frame.len() + padding > limit {
             self.refuse();
             return Err(Full);
         }
@@ -82,10 +93,21 @@ mod tests {
     }
 
     #[test]
+    fn data_leaves_room_for_control_messages() {
+        let mut outbound = Outbound::default();
+        while outbound.append(&[0x40; 1_000]).is_ok() {}
+        for _ in 0..RESERVED / 200 {
+            outbound.append_control(&[0; 200]).unwrap();
+        }
+        while outbound.append_control(&[0; 200]).is_ok() {}
+        assert!(outbound.waiting().len() <= MAX_OUTBOUND);
+    }
+
+    #[test]
     fn a_full_buffer_drops_whole_frames_and_counts_them() {
         let mut outbound = Outbound::default();
         let frame = [0x40; 1_000];
-        let room = MAX_OUTBOUND / frame.len();
+        let room = (MAX_OUTBOUND - RESERVED) / frame.len();
         let appended = (0..room + 3).filter(|_| outbound.append(&frame).is_ok());
         assert_eq!(appended.count(), room);
         assert_eq!(outbound.take_dropped(), 3);

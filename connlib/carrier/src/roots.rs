@@ -13,6 +13,9 @@ use crate::error::InvalidRoots;
 /// Most authorities that a file or the system may name: Debian names 150.
 const MAX_ROOTS: usize = 1_000;
 
+/// Longest list of authorities, in bytes of [`Roots::to_bytes`]: Debian's is 68 KiB. A tunnel may have eight.
+const MAX_ROOTS_BYTES: usize = 80 << 10;
+
 /// Authorities.
 #[derive(Clone, Debug)]
 pub struct Roots(Arc<RootCertStore>);
@@ -28,6 +31,11 @@ impl Roots {
         let mut store = RootCertStore::empty();
         let certificates = found.certs.into_iter().take(MAX_ROOTS);
         let (added, ignored) = store.add_parsable_certificates(certificates);
+        let mut bytes = 0;
+        store.roots.retain(|anchor| {
+            bytes += written_bytes(anchor);
+            bytes <= MAX_ROOTS_BYTES
+        });
         debug!(added, ignored, "Authorities of this system");
         if added == 0 {
             warn!("this system trusts no authority (fix: install ca-certificates)");
@@ -49,9 +57,11 @@ impl Roots {
             let certificate = certificate.map_err(|_| damaged.clone())?;
             store.add(certificate).map_err(|_| damaged)?;
         }
-        match store.is_empty() {
-            true => Err(InvalidRoots::Empty),
-            false => Ok(Self(Arc::new(store))),
+        let bytes: usize = store.roots.iter().map(written_bytes).sum();
+        match bytes {
+            0 => Err(InvalidRoots::Empty),
+            1..=MAX_ROOTS_BYTES => Ok(Self(Arc::new(store))),
+            _ => Err(InvalidRoots::TooLong),
         }
     }
 
@@ -96,6 +106,12 @@ impl Roots {
     }
 }
 
+/// Number of bytes that an authority takes in [`Roots::to_bytes`].
+fn written_bytes(anchor: &TrustAnchor<'_>) -> usize {
+    let constraints = anchor.name_constraints.as_ref().map_or(0, |it| it.len());
+    3 * (1 + 4) + anchor.subject.len() + anchor.subject_public_key_info.len() + constraints
+}
+
 /// Takes a field off the front, which may be absent; `None` if the bytes are no field.
 fn take_field<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (&[presence, l0, l1, l2, l3], rest) = bytes.split_first_chunk()?;
@@ -118,6 +134,8 @@ mod tests {
         let bytes = roots.to_bytes();
         let arrived = Roots::from_bytes(&bytes).unwrap();
         assert_eq!(arrived.store().roots, roots.store().roots);
+        let written: usize = roots.store().roots.iter().map(written_bytes).sum();
+        assert_eq!(written, bytes.len());
         assert_eq!(Roots::from_bytes(&[]).unwrap().store().len(), 0);
         for cut in 1..bytes.len() {
             let part = Roots::from_bytes(&bytes[..cut]);
@@ -163,6 +181,9 @@ mod tests {
         let pem = certificate().repeat(MAX_ROOTS + 1);
         let refused = Roots::from_pem(pem.as_bytes()).unwrap_err();
         assert_eq!(refused, InvalidRoots::TooMany(MAX_ROOTS));
+        let pem = certificate().repeat(MAX_ROOTS);
+        let refused = Roots::from_pem(pem.as_bytes()).unwrap_err();
+        assert_eq!(refused, InvalidRoots::TooLong);
     }
 
     fn certificate() -> String {

@@ -179,7 +179,10 @@ impl Node {
     /// Bounds datagrams to peers whose relay is at `to`: a path takes `limit` bytes there.
     pub(crate) fn limit_relayed(&mut self, to: SocketAddr, limit: usize, until: Duration) {
         for (_, peer) in &mut self.peers {
-            if peer.relayed.is_some_and(|it| it.server == to) {
+            if peer
+                .relayed
+                .is_some_and(|it| it.server == to && !it.is_stream)
+            {
                 peer.path_limit = Some((limit - HEADER_LEN, until));
             }
         }

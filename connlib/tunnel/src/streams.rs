@@ -48,9 +48,22 @@ impl Streams {
     /// # Errors
     /// [`SinkFull`] if there is no room, or no stream.
     pub(crate) fn append(&mut self, relay: RelayId, frame: &[u8]) -> Result<(), SinkFull> {
-        let stream = self.open.iter_mut().find(|(id, _)| *id == relay);
-        let (_, carrier) = stream.ok_or(SinkFull)?;
+        let carrier = self.find(relay).ok_or(SinkFull)?;
         carrier.append(frame).map_err(|_| SinkFull)
+    }
+
+    /// The same for a control message, for which data leaves some room.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(crate) fn append_control(&mut self, relay: RelayId, frame: &[u8]) -> Result<(), SinkFull> {
+        let carrier = self.find(relay).ok_or(SinkFull)?;
+        carrier.append_control(frame).map_err(|_| SinkFull)
+    }
+
+    fn find(&mut self, relay: RelayId) -> Option<&mut Carrier> {
+        let stream = self.open.iter_mut().find(|(id, _)| *id == relay);
+        stream.map(|(_, carrier)| carrier)
     }
 
     /// Ready once a tick has something to do for a stream.

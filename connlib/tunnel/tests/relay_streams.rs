@@ -37,13 +37,13 @@ fn packets_arrive_in_order_over_tls() {
 #[test]
 fn a_server_that_ends_and_comes_back_is_found_again() {
     let options = options(RelayTransport::Tcp);
-    let server = RelayServer::start_here(HERE, &options).unwrap();
+    let server = RelayServer::start_here(HERE, &options).expect("a server");
     let address = server.address;
     let (a, b) = ends(relay(address, &options));
     reaches(&a, &b, 1);
     drop(server);
     eventually(|| !matches!(state(&a), RelayState::Ready(_)));
-    let server = RelayServer::start_here(address, &options).unwrap();
+    let server = RelayServer::start_here(address, &options).expect("a server");
     reaches(&a, &b, 2);
     assert!(server.relayed() > 0);
 }
@@ -52,7 +52,7 @@ fn a_server_that_ends_and_comes_back_is_found_again() {
 fn a_certificate_for_another_name_is_told_and_nothing_passes() {
     let identity = RelayIdentity::new("other.test").unwrap();
     let options = options(RelayTransport::Tls(identity));
-    let server = RelayServer::start_here(HERE, &options).unwrap();
+    let server = RelayServer::start_here(HERE, &options).expect("a server");
     let (a, b) = ends(relay(server.address, &options));
     let why = "the certificate of 127.0.0.1 is not valid for that name";
     let deadline = Instant::now() + LONG;
@@ -65,9 +65,22 @@ fn a_certificate_for_another_name_is_told_and_nothing_passes() {
 }
 
 #[test]
+fn more_packets_than_a_stream_takes_do_it_no_harm() {
+    let options = options(RelayTransport::Tcp);
+    let server = RelayServer::start_here(HERE, &options).expect("a server");
+    let (a, b) = ends(relay(server.address, &options));
+    reaches(&a, &b, 1);
+    for n in 0..4_000u32 {
+        a.send(&udp(a.inner, b.inner, &[n as u8; 1_300]));
+    }
+    reaches(&a, &b, 2);
+    assert!(matches!(state(&a), RelayState::Ready(_)));
+}
+
+#[test]
 fn a_server_that_nobody_needs_is_not_connected_to() {
     let options = options(RelayTransport::Tcp);
-    let server = RelayServer::start_here(HERE, &options).unwrap();
+    let server = RelayServer::start_here(HERE, &options).expect("a server");
     let (a, b) = (
         End::start(1, &Options::default()),
         End::start(2, &Options::default()),
@@ -82,22 +95,22 @@ fn a_server_that_nobody_needs_is_not_connected_to() {
 
 fn packets_arrive_in_order(transport: RelayTransport) {
     let options = options(transport);
-    let server = RelayServer::start_here(HERE, &options).unwrap();
+    let server = RelayServer::start_here(HERE, &options).expect("a server");
     let (a, b) = ends(relay(server.address, &options));
     reaches(&a, &b, 1);
-    // Fewer than fit the stream's queue together.
+    // Fewer than any queue on the way takes, sockets of the server included.
     for (from, to) in [(&a, &b), (&b, &a)] {
-        for n in 0..100u32 {
+        for n in 0..40u32 {
             let mut payload = vec![n as u8; 4 + (n as usize * 37) % 1300];
             payload[..4].copy_from_slice(&n.to_be_bytes());
             from.send(&udp(from.inner, to.inner, &payload));
         }
-        for n in 0..100u32 {
+        for n in 0..40u32 {
             let payload = next_but_first(to);
             assert_eq!(payload[..4], n.to_be_bytes());
         }
     }
-    assert!(server.relayed() >= 200);
+    assert!(server.relayed() >= 80);
     assert!(matches!(state(&a), RelayState::Ready(_)));
     let peer = &a.snapshot().peers[0];
     assert_eq!(peer.relay, Some(server.address));
@@ -160,8 +173,9 @@ fn ends(relay: Relay) -> (End, End) {
 
 fn set_relay(a: &End, relay: Relay) {
     let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.build().unwrap();
-    runtime.block_on(a.tunnel.set_relays(vec![relay])).unwrap();
+    let runtime = { runtime }.build().expect("a runtime");
+    let set = runtime.block_on(a.tunnel.set_relays(vec![relay]));
+    set.expect("the tunnel runs");
 }
 
 fn options(transport: RelayTransport) -> RelayOptions {
@@ -177,7 +191,7 @@ fn relay(server: SocketAddr, options: &RelayOptions) -> Relay {
         RelayTransport::Udp => (By::Udp, Authorities::default()),
         RelayTransport::Tcp => (By::Tcp, Authorities::default()),
         RelayTransport::Tls(identity) => {
-            let roots = Roots::from_pem(identity.authority.as_bytes()).unwrap();
+            let roots = Roots::from_pem(identity.authority.as_bytes()).expect("an authority");
             (By::Tls, Authorities(Arc::from(roots.to_bytes())))
         }
     };

@@ -84,7 +84,7 @@ impl EventLoop {
         let node = outward(node, hop);
         let streams = &mut outbound.streams;
         while let Some(frame) = node.poll_relay_frame() {
-            if streams.append(frame.relay, &frame.bytes).is_err() {
+            if streams.append_control(frame.relay, &frame.bytes).is_err() {
                 let drops = &mut node.counters().drops;
                 drops.add(DropReason::OutboundQueueFull, 1);
             }
