@@ -64,7 +64,7 @@ impl Carrier {
         }
     }
 
-    /// How far the stream is. Frames may be left of one that has ended.
+    /// Returns how far the stream is. Frames may be left of one that has ended.
     #[must_use]
     pub fn phase(&self) -> Phase<'_> {
         match &self.state {
@@ -90,7 +90,7 @@ impl Carrier {
         (self.inbound.len(), self.stage()) != before
     }
 
-    /// The whole frames that have arrived, oldest first, with their padding. [`Self::advance`] removes them.
+    /// Returns the whole frames that have arrived, oldest first, with their padding. [`Self::advance`] removes them.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         self.inbound.frames()
     }
@@ -130,7 +130,7 @@ impl Carrier {
         Err(Full)
     }
 
-    /// Number of frames dropped since the last call.
+    /// Returns the number of frames dropped since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         self.outbound.take_dropped()
     }

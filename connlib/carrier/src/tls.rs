@@ -19,7 +19,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// `name` is a host's name or address.
+    /// Asks for a certificate for `name`, a host's name or address, by one of `roots`.
     ///
     /// # Errors
     /// [`InvalidName`].
