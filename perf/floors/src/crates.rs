@@ -212,6 +212,7 @@ mod tests {
                 "convoy-names",
                 "convoy-namespace",
                 "convoy-netlink",
+                "convoy-portmap",
                 "convoy-process",
                 "convoy-proto",
                 "convoy-report",

@@ -128,7 +128,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         host: Some(host),
         tunnel: None,
         interface: None,
-        port_mapping: state.as_ref().and_then(|state| state.port_mapping.clone()),
+        port_mapping: state.as_ref().and_then(State::mapping).cloned(),
         port_forward: state.and_then(|state| state.port_forward),
         picked_mark: None,
         terminal: None,

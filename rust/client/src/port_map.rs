@@ -2,8 +2,6 @@
 
 use std::{future::pending, net::SocketAddr};
 
-use convoy_config::Config;
-use convoy_endpoints::has_directs;
 use convoy_portmap::{Mapping, PortMapping, State, Target, withdraw};
 use convoy_report::PortMappingStatus;
 use tracing::{info, warn};
@@ -14,12 +12,6 @@ pub(crate) struct PortMap {
     /// The tunnel's port; `None` until somebody has looked.
     port: Option<u16>,
     kept: Option<PortMapping>,
-}
-
-/// Whether a configuration wants the port to be mapped: without a direct peer, nobody would call there.
-pub(crate) fn is_wanted(config: &Config) -> bool {
-    let wanted = config.interface.port_map.as_ref();
-    wanted.is_some_and(|wanted| wanted.value) && has_directs(config)
 }
 
 impl PortMap {
@@ -47,7 +39,13 @@ impl PortMap {
             Some(kept) if kept.target().port == port => kept.ask_again(target),
             _ => {
                 self.end();
-                let former = former.filter(|mapping| mapping.port == port);
+                let (former, other) = match former {
+                    Some(mapping) if mapping.port == port => (former, None),
+                    other => (None, other.cloned()),
+                };
+                if let Some(other) = other {
+                    tokio::spawn(async move { withdraw(&other).await });
+                }
                 self.kept = Some(PortMapping::begin(target, former));
             }
         }
@@ -59,6 +57,15 @@ impl PortMap {
         self.kept = None;
         if let Some(mapping) = mapping {
             tokio::spawn(async move { withdraw(&mapping).await });
+        }
+    }
+
+    /// Withdraws the mapping, and waits for that.
+    pub(crate) async fn finish(&mut self) {
+        let mapping = self.mapping();
+        self.kept = None;
+        if let Some(mapping) = mapping {
+            withdraw(&mapping).await;
         }
     }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
 use convoy_daemon::places;
 use convoy_path_mtu::NotedPath;
-use convoy_portmap::{ForwardedPort, Mapping};
+use convoy_portmap::{ForwardedPort, Mapping, Protocol};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use tracing::warn;
 
@@ -41,13 +41,20 @@ pub(crate) struct State {
     /// When a pause ends, in seconds since 1970.
     #[serde(default)]
     pub(crate) paused_until: Option<u64>,
-    /// The port that the router forwards.
+    /// The port that the router forwards by a protocol that all versions know.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "known"
     )]
-    pub(crate) port_mapping: Option<Mapping>,
+    port_mapping: Option<Mapping>,
+    /// The port that it forwards by UPnP. Versions that do not know that would refuse the whole state for it above.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known"
+    )]
+    upnp_mapping: Option<Mapping>,
     /// The port that a provider forwards through the tunnel.
     #[serde(
         default,
@@ -70,8 +77,23 @@ impl State {
             paths: Vec::new(),
             paused_until: None,
             port_mapping: None,
+            upnp_mapping: None,
             port_forward: None,
         }
+    }
+
+    /// Returns the port that the router forwards.
+    pub(crate) fn mapping(&self) -> Option<&Mapping> {
+        self.port_mapping.as_ref().or(self.upnp_mapping.as_ref())
+    }
+
+    /// Notes the port that the router forwards.
+    pub(crate) fn note_mapping(&mut self, mapping: Option<Mapping>) {
+        let is_by_upnp = |it: &Mapping| it.protocol == Protocol::Upnp;
+        (self.upnp_mapping, self.port_mapping) = match mapping {
+            Some(mapping) if is_by_upnp(&mapping) => (Some(mapping), None),
+            mapping => (None, mapping),
+        };
     }
 
     /// The state that an interface's supervisor left; `None` if there is none.
@@ -214,8 +236,16 @@ mod tests {
         assert_eq!(serde_json::to_string(&expected).unwrap(), present);
         fs::write(&path, present).unwrap();
         assert_eq!(read(&path).unwrap(), Some(expected.clone()));
+        // By UPnP, of which earlier versions see nothing.
+        let mut upnp = expected.mapping().cloned().unwrap();
+        upnp.protocol = Protocol::Upnp;
+        expected.note_mapping(Some(upnp));
+        let written = serde_json::to_value(&expected).unwrap();
+        assert!(written.get("port_mapping").is_none(), "{written}");
+        write(&path, &expected).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(expected.clone()));
         // As later ones may write it.
-        expected.port_mapping = None;
+        expected.note_mapping(None);
         let later = former.replace(
             "60}",
             r#"60,"port_mapping":{"protocol":"NEW"},"port_forward":[1],"new":{}}"#,

@@ -229,7 +229,7 @@ impl Supervisor {
             host: self.host,
             tunnel: self.tunnel,
             interface: None,
-            port_mapping: self.port_map.to_note(self.state.port_mapping.as_ref()),
+            port_mapping: self.port_map.to_note(self.state.mapping()),
             port_forward: self.port_forward.to_note(self.state.port_forward.as_ref()),
             picked_mark: self.picked_mark,
             terminal: self.terminal,

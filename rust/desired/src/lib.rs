@@ -11,13 +11,19 @@ pub mod reading;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use convoy_config::{Config, Host, Interface, KillSwitch, Located, Peer, Table, difference};
-use convoy_endpoints::Outside;
+use convoy_endpoints::{Outside, has_directs};
 use convoy_host::{Desired, Dns};
 use convoy_proto::config::DeviceUpdate;
 use convoy_uapi::listing::{RunningDevice, RunningPeer};
 
 /// The mark of a kill switch whose tunnel is not up yet: the first that is tried for one.
 pub const FIRST_MARK: u32 = 51820;
+
+/// Whether a configuration wants the router to forward the port: without a direct peer, nobody would call there.
+pub fn wants_port_map(config: &Config) -> bool {
+    let wanted = config.interface.port_map.as_ref();
+    wanted.is_some_and(|wanted| wanted.value) && has_directs(config)
+}
 
 /// The state of the host that a configuration wants, with the mark that is in use.
 pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired {
@@ -44,6 +50,7 @@ pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired 
         excluded: it.excluded_ips.iter().map(|it| it.value).collect(),
         exclude_local: it.exclude_local.is_some(),
         kill_switch: kill_switch(it),
+        asks_router: wants_port_map(config),
         dns: Dns {
             servers: it.dns_servers.iter().map(|server| server.value).collect(),
             search: it.dns_domains.iter().map(|it| it.to_string()).collect(),

@@ -41,6 +41,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
             persistent: true,
             allow_lan: true,
         }),
+        asks_router: false,
         dns: Dns {
             servers: vec!["10.9.0.1".parse().unwrap()],
             search: vec!["example.org".to_owned(), "~corp.example".to_owned()],

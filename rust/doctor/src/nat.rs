@@ -1,7 +1,8 @@
 //! The NAT in front of this machine, by how STUN servers see its UDP sockets (RFC 4787, RFC 8489).
 //!
 //! 1. [`servers`] lists the servers to ask: those of the command line, then those of the tunnel's file.
-//! 2. [`gather`] looks them up, and `ask` asks all of them over one fresh socket of each family.
+//! 2. [`gather`] looks them up, and `ask` asks all of them over one fresh socket of each family; the router is asked
+//!    whether it forwards ports.
 //! 3. `judge` turns the answers into findings.
 
 mod ask;
@@ -12,7 +13,7 @@ use std::net::SocketAddr;
 
 use convoy_config::Endpoint;
 use convoy_stun::MAX_SERVERS;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use nix::unistd::geteuid;
 
 use crate::{
@@ -47,7 +48,11 @@ pub(super) async fn check(
         findings.push(judge::kept_in(tunnel.name.as_str()));
         return Ok(findings);
     }
-    gather(&mut facts, subject, &servers, mark).await?;
+    let probe = convoy_portmap::probe(mark);
+    let gathered = gather(&mut facts, subject, &servers, mark);
+    let (gathered, router) = join(gathered, probe).await;
+    gathered?;
+    facts.router = Some(router);
     findings.extend(judge::judge(&facts));
     Ok(findings)
 }

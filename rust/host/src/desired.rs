@@ -40,6 +40,8 @@ pub struct Desired {
     pub exclude_local: bool,
     /// Drops everything outside the tunnel.
     pub kill_switch: Option<KillSwitch>,
+    /// Whether the kill switch lets marked TCP out to the default gateway of IPv4, which is asked to forward a port.
+    pub asks_router: bool,
     /// Name servers and search domains.
     pub dns: Dns,
 }

@@ -97,6 +97,10 @@ impl Facts {
             Some(_) => underlay(netlink, &link, desired, mark).await?,
             None => Vec::new(),
         };
+        let router = match desired.kill_switch {
+            Some(_) if desired.asks_router => netlink.default_gateway().await?,
+            _ => None,
+        };
         let mut prefixes = desired.addresses.iter().chain(&desired.allowed);
         let carries_ipv6 = ipv6 == Ipv6::On && prefixes.any(Prefix::is_ipv6);
         let mtu = match desired.mtu {
@@ -119,6 +123,7 @@ impl Facts {
                 connected,
                 streams: desired.streams.clone(),
                 underlay,
+                router: router.map(|(address, _)| address),
             },
             link,
             ipv6,

@@ -14,6 +14,7 @@
 mod address;
 mod connection;
 mod error;
+mod gateway;
 mod link;
 mod multicast;
 mod namespace;

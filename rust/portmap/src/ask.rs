@@ -13,20 +13,41 @@ use crate::{
     LIFETIME,
     exchange::{LAST_WAITS, WAITS, exchange, socket},
     gateway::Gateway,
+    igd,
     mapping::{Grant, Mapping, Protocol, Target, Transport},
     nat_pmp, pcp,
     problem::{Problem, Refusal},
 };
 
-/// The secret of PCP, and the address that a router granted the last time.
+/// The secret of PCP, and the address that a router granted the last time, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) nonce: [u8; 12],
     pub(crate) external: Option<SocketAddrV4>,
+    pub(crate) protocol: Option<Protocol>,
 }
 
-/// Asks a router to forward the port: by PCP or, if it knows or answers nothing of that, by NAT-PMP.
+/// Asks a router to forward the port: by PCP or, if it knows or answers nothing of that, by NAT-PMP, else by UPnP.
+/// A router that has granted the last mapping by UPnP is asked by that first.
 pub(crate) async fn ask(
+    gateway: &Gateway,
+    target: Target,
+    memory: Memory,
+) -> Result<(Mapping, Duration), Problem> {
+    let is_known = memory.protocol == Some(Protocol::Upnp);
+    if is_known && let Some(answer) = ask_by_upnp(gateway, target, memory).await {
+        return answer;
+    }
+    match ask_by_udp(gateway, target, memory).await {
+        Err(problem @ Problem::Silent(_)) if !is_known => {
+            let answer = ask_by_upnp(gateway, target, memory).await;
+            answer.unwrap_or(Err(problem))
+        }
+        answer => answer,
+    }
+}
+
+async fn ask_by_udp(
     gateway: &Gateway,
     target: Target,
     memory: Memory,
@@ -44,32 +65,71 @@ pub(crate) async fn ask(
     }
     let grant = match granted {
         None | Some(Err(Refusal::OtherProtocol)) => return Err(Problem::Silent(router)),
-        Some(Err(Refusal::Reason(reason))) => {
-            return Err(Problem::Refused {
-                router,
-                protocol,
-                reason,
-            });
-        }
+        Some(Err(Refusal::Reason(reason))) => return Err(refused(router, protocol, reason)),
         Some(Ok(grant)) => grant,
     };
+    mapping(gateway, target, memory, protocol, grant)
+}
+
+/// Returns `None` if the router does not speak UPnP.
+async fn ask_by_upnp(
+    gateway: &Gateway,
+    target: Target,
+    memory: Memory,
+) -> Option<Result<(Mapping, Duration), Problem>> {
+    let socket = socket(&gateway.interface, gateway.address, target.mark).await;
+    let own = own_address(&socket.ok()?).ok()?;
+    let suggested = memory.external.map_or(target.port, |it| it.port());
+    Some(match igd::ask(gateway, target, own, suggested).await? {
+        Ok((grant, control)) => {
+            let mapping = mapping(gateway, target, memory, Protocol::Upnp, grant);
+            mapping.map(|(mapping, lifetime)| {
+                let control = Some(control);
+                (Mapping { control, ..mapping }, lifetime)
+            })
+        }
+        Err(Refusal::Reason(reason)) => Err(refused(gateway.address, Protocol::Upnp, reason)),
+        Err(Refusal::OtherProtocol) => return None,
+    })
+}
+
+fn refused(router: Ipv4Addr, protocol: Protocol, reason: &'static str) -> Problem {
+    Problem::Refused {
+        router,
+        protocol,
+        reason,
+    }
+}
+
+/// Notes a grant, if it is of use.
+fn mapping(
+    gateway: &Gateway,
+    target: Target,
+    memory: Memory,
+    protocol: Protocol,
+    grant: Grant,
+) -> Result<(Mapping, Duration), Problem> {
     if grant.external.ip().is_unspecified() || grant.external.port() == 0 {
-        return Err(Problem::NoAddress(router));
+        return Err(Problem::NoAddress(gateway.address));
     }
     let mapping = Mapping {
         protocol,
-        router,
+        router: gateway.address,
         interface: gateway.interface.clone(),
         mark: target.mark,
         port: target.port,
         external: grant.external,
         nonce: memory.nonce,
+        control: None,
     };
     Ok((mapping, grant.lifetime))
 }
 
-/// Ends a mapping, as far as its router still hears of it. Takes a third of a second at most.
+/// Ends a mapping, as far as its router still hears of it. Takes a third of a second at most, or a second by UPnP.
 pub async fn withdraw(mapping: &Mapping) {
+    if let Some(control) = &mapping.control {
+        return igd::withdraw(mapping, control).await;
+    }
     let socket = match socket(&mapping.interface, mapping.router, mapping.mark).await {
         Ok(socket) => socket,
         Err(error) => {
@@ -89,6 +149,8 @@ pub async fn withdraw(mapping: &Mapping) {
             let read = |answer: &[u8]| request.answer(answer).map(drop);
             exchange(&socket, &request.bytes(), &LAST_WAITS, read).await
         }
+        // It would have a service.
+        Protocol::Upnp => return,
         Protocol::NatPmp => {
             let request = nat_pmp::Request {
                 transport: Transport::Udp,

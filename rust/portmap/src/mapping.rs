@@ -8,6 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::igd::{Place, Service};
+
 /// The port to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -34,6 +36,19 @@ pub struct Mapping {
     pub external: SocketAddrV4,
     /// The secret of PCP that tells its owner (RFC 6887 §11.1).
     pub nonce: [u8; 12],
+    /// The service that granted it by UPnP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+}
+
+/// A service of UPnP, and its address at the router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// The kind of the service.
+    pub service: Service,
+    /// The address.
+    #[serde(flatten)]
+    pub place: Place,
 }
 
 /// A protocol of routers that forward ports.
@@ -45,6 +60,9 @@ pub enum Protocol {
     /// NAT Port Mapping Protocol, RFC 6886.
     #[serde(rename = "NAT-PMP")]
     NatPmp,
+    /// Internet Gateway Device of UPnP.
+    #[serde(rename = "UPnP")]
+    Upnp,
 }
 
 impl fmt::Display for Protocol {
@@ -52,6 +70,7 @@ impl fmt::Display for Protocol {
         out.write_str(match self {
             Self::Pcp => "PCP",
             Self::NatPmp => "NAT-PMP",
+            Self::Upnp => "UPnP",
         })
     }
 }
@@ -95,9 +114,24 @@ mod tests {
             port: 51821,
             external: "198.51.100.7:51820".parse().unwrap(),
             nonce: [7; 12],
+            control: None,
         };
         let text = r#"{"protocol":"NAT-PMP","router":"192.168.0.1","interface":"eth0","mark":51820,"port":51821,"external":"198.51.100.7:51820","nonce":[7,7,7,7,7,7,7,7,7,7,7,7]}"#;
         assert_eq!(serde_json::to_string(&mapping).unwrap(), text);
         assert_eq!(serde_json::from_str::<Mapping>(text).unwrap(), mapping);
+        let mapping = Mapping {
+            protocol: Protocol::Upnp,
+            control: Some(Control {
+                service: Service::Ip1,
+                place: Place::of("http://192.168.0.1:5000/ctl", mapping.router).unwrap(),
+            }),
+            ..mapping
+        };
+        let text = text.replace("NAT-PMP", "UPnP").replace(
+            "]}",
+            r#"],"control":{"service":"WANIPConnection:1","port":5000,"path":"/ctl"}}"#,
+        );
+        assert_eq!(serde_json::to_string(&mapping).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Mapping>(&text).unwrap(), mapping);
     }
 }

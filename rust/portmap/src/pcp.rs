@@ -1,7 +1,7 @@
 //! Messages of PCP (RFC 6887): requests to map a UDP port, and their answers. Pure.
 
 use std::{
-    net::{Ipv4Addr, Ipv6Addr, SocketAddrV4},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4},
     time::Duration,
 };
 
@@ -9,6 +9,9 @@ use crate::{mapping::Grant, problem::Refusal};
 
 /// The protocol's version.
 const VERSION: u8 = 2;
+/// The operation that asks for nothing (§14.1), and its answer.
+const ANNOUNCE: u8 = 0;
+const ANNOUNCE_ANSWER: u8 = 0x80 | ANNOUNCE;
 /// The operation that maps a port (§11.1), and its answer.
 const MAP: u8 = 1;
 const MAP_ANSWER: u8 = 0x80 | MAP;
@@ -19,6 +22,27 @@ const UDP: u8 = 17;
 /// Result codes (§7.4).
 const SUCCESS: u8 = 0;
 const UNSUPPORTED_VERSION: u8 = 1;
+
+/// Writes a request that asks for nothing (§14.1).
+pub(crate) fn announce(client: IpAddr) -> [u8; 24] {
+    let client = match client {
+        IpAddr::V4(client) => client.to_ipv6_mapped(),
+        IpAddr::V6(client) => client,
+    };
+    let mut out = [0; 24];
+    out[..2].copy_from_slice(&[VERSION, ANNOUNCE]);
+    out[8..].copy_from_slice(&client.octets());
+    out
+}
+
+/// Reads the answer to that; a router that refuses it speaks the protocol all the same.
+pub(crate) fn announced(datagram: &[u8]) -> Option<Result<(), Refusal>> {
+    match datagram {
+        [VERSION, ANNOUNCE_ANSWER, _, result, ..] if *result != UNSUPPORTED_VERSION => Some(Ok(())),
+        [_, op, _, _, ..] if op & 0x80 != 0 => Some(Err(Refusal::OtherProtocol)),
+        _ => None,
+    }
+}
 
 /// A request to map a UDP port.
 #[derive(Clone, Copy, Debug)]

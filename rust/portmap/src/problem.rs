@@ -11,7 +11,7 @@ pub enum Problem {
     #[error("this machine has no default gateway of IPv4")]
     NoGateway,
     /// The router does not know the protocols, or a firewall drops the requests.
-    #[error("the router {0} answers neither PCP nor NAT-PMP")]
+    #[error("the router {0} answers neither PCP, NAT-PMP nor UPnP")]
     Silent(Ipv4Addr),
     /// The router refuses.
     #[error("the router {router} refuses by {protocol}: {reason}")]

@@ -56,6 +56,7 @@ impl PortMapping {
         let memory = former.map(|mapping| Memory {
             nonce: mapping.nonce,
             external: Some(mapping.external),
+            protocol: Some(mapping.protocol),
         });
         let task = tokio::spawn(keep(wanted, told, memory));
         Self {
@@ -169,8 +170,11 @@ async fn attempt(
     let gateway = find().await.map_err(|problem| (None, problem))?;
     match ask(&gateway, target, known).await {
         Ok((mapping, lifetime)) => {
-            let external = Some(mapping.external);
-            *memory = Some(Memory { external, ..known });
+            *memory = Some(Memory {
+                external: Some(mapping.external),
+                protocol: Some(mapping.protocol),
+                ..known
+            });
             Ok((mapping, lifetime))
         }
         Err(problem) => Err((Some(gateway), problem)),
@@ -184,6 +188,7 @@ fn new_memory() -> Result<Memory, Problem> {
     Ok(Memory {
         nonce,
         external: None,
+        protocol: None,
     })
 }
 

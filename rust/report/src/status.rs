@@ -86,7 +86,7 @@ pub struct Status {
 pub struct PortMappingStatus {
     /// Address and port that it forwards; null if it forwards none.
     pub external: Option<String>,
-    /// The protocol of the grant: `PCP` or `NAT-PMP`.
+    /// The protocol of the grant: `PCP`, `NAT-PMP` or `UPnP`.
     pub protocol: Option<String>,
     /// Reason why there is no mapping, in words; null as well while the router is being asked.
     pub problem: Option<String>,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use convoy_config::{Config, SYSTEM_TABLES, difference};
-use convoy_desired::{configured_mark, desired};
+use convoy_desired::{configured_mark, desired, wants_port_map};
 use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::Event;
 use convoy_proto::config::DeviceUpdate;
@@ -98,6 +98,10 @@ impl Supervisor {
         };
         let followed = self.followed();
         self.port_map.forget_port();
+        if !wants_port_map(&self.config) {
+            // The kill switch closes to the router next.
+            self.port_map.finish().await;
+        }
         self.release_directs().await?;
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             // It gets all of it when it starts again.

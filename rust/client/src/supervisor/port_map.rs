@@ -1,18 +1,20 @@
 //! Follows the port that the router is asked to forward, and what the router says.
 
+use convoy_desired::wants_port_map;
 use convoy_keeper::KeptTunnel;
+use convoy_portmap::withdraw;
 use tracing::{debug, warn};
 
 use super::Supervisor;
-use crate::port_map::is_wanted;
+use crate::state::State;
 
 impl Supervisor {
     /// Begins or ends the forwarding of the tunnel's port, as the configuration wants it by now. Waits for no router.
     pub(super) async fn follow_port_map(&mut self) {
         let before = self.port_map.external();
-        if is_wanted(&self.config) {
+        if wants_port_map(&self.config) {
             self.find_port().await;
-            let former = self.state.port_mapping.as_ref();
+            let former = self.state.mapping();
             self.port_map.keep(self.mark, former);
         } else {
             self.port_map.end();
@@ -27,6 +29,19 @@ impl Supervisor {
     pub(super) async fn on_port_mapping(&mut self) {
         self.port_map.log();
         self.follow_directs().await;
+    }
+
+    /// Notes the mapping of an earlier supervisor or, if none is wanted any more, ends it while the kill switch of that
+    /// one is still there.
+    pub(super) async fn inherit_mapping(&mut self) {
+        let earlier = self.earlier.as_ref();
+        let Some(mapping) = earlier.and_then(State::mapping).cloned() else {
+            return;
+        };
+        match wants_port_map(&self.config) {
+            true => self.state.note_mapping(Some(mapping)),
+            false => withdraw(&mapping).await,
+        }
     }
 
     async fn find_port(&mut self) {
@@ -45,11 +60,12 @@ impl Supervisor {
 
     /// Notes the mapping, for somebody who takes the tunnel down or over after this process.
     fn note_port_mapping(&mut self) {
-        let mapping = self.port_map.to_note(self.state.port_mapping.as_ref());
-        if mapping == self.state.port_mapping {
+        let noted = self.state.mapping();
+        let mapping = self.port_map.to_note(noted);
+        if mapping.as_ref() == noted {
             return;
         }
-        self.state.port_mapping = mapping;
+        self.state.note_mapping(mapping);
         if let Err(error) = self.state.write(&self.config.name) {
             warn!("{error:#}");
         }

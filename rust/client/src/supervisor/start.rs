@@ -82,6 +82,7 @@ impl Supervisor {
     /// Looks for what an earlier supervisor left.
     pub(super) async fn find_tunnel(&mut self) -> anyhow::Result<Found> {
         self.earlier = State::read(&self.config.name);
+        self.inherit_mapping().await;
         self.tunnel = KeptTunnel::adopt(&self.config.name, &self.daemon).await?;
         let earlier = self.earlier.as_ref();
         let former = |tunnel: &KeptTunnel| match tunnel.is_of_another_version() {
@@ -109,7 +110,6 @@ impl Supervisor {
             self.state.since = earlier.since;
             self.path_mtu.restore(&self.config, &earlier.paths);
             self.state.paths = earlier.paths;
-            self.state.port_mapping = earlier.port_mapping;
             self.state.port_forward = earlier.port_forward;
             if earlier.paused_until.is_some() {
                 info!("The pause is over, as the supervisor that began it is gone");

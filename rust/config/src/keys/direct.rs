@@ -34,7 +34,9 @@ pub(super) static INTERFACE: [Key; 2] = [
         values: "yes or no",
         default: "no",
         meaning: "Whether the router is asked to forward the tunnel's UDP port, for the peers of Direct: by PCP, else by \
-             NAT-PMP, for IPv4. It does so for ten minutes at a time, so nothing stays after a crash.",
+             NAT-PMP or UPnP, for IPv4. It does so for ten minutes at a time, so nothing stays after a crash, unless \
+             the router has only lasting mappings. With yes, the kill switch lets the tunnel's own TCP out to the \
+             default gateway.",
         example: "yes",
         take: Take::Interface(|it, line| {
             line.set(&mut it.port_map, |value| truth(value, "yes", "no"))

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use convoy_portmap::{Probed, Problem};
+
 /// Everything that is known of the NAT.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -10,6 +12,8 @@ pub(super) struct Facts {
     pub(super) asked: Vec<Asked>,
     /// Servers without an address, and why.
     pub(super) unresolved: Vec<(String, String)>,
+    /// The router, as far as it was asked to forward ports.
+    pub(super) router: Option<Result<Probed, Problem>>,
     /// Tunnel interfaces by which requests left.
     pub(super) tunnels: Vec<String>,
 }

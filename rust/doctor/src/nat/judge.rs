@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use convoy_portmap::{Probed, Problem};
+
 use super::{
     ask::PATIENCE,
     facts::{Answer, Asked, Facts},
@@ -14,6 +16,7 @@ const ROUTE: &str = "nat-route";
 const UDP: &str = "nat-udp";
 const NAT: &str = "nat";
 const MAPPING: &str = "nat-mapping";
+const ROUTER: &str = "nat-router";
 
 const ADD_SERVERS: &str = "Name two servers at different addresses, by `--stun HOST[:PORT]` or by lines `#convoy: Stun \
      = HOST[:PORT]` under [Interface] of the tunnel's file.";
@@ -52,7 +55,44 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             findings.extend(worded(verdict, ipv6, &asked));
         }
     }
+    findings.extend(facts.router.as_ref().map(router));
     findings
+}
+
+/// Tells whether the router forwards ports, and by which protocol.
+fn router(asked: &Result<Probed, Problem>) -> Finding {
+    match asked {
+        Ok(Probed {
+            router,
+            protocol: Some(protocol),
+        }) => Finding::ok(
+            ROUTER,
+            format!("The router {router} forwards ports, by {protocol}."),
+        ),
+        Ok(Probed {
+            router,
+            protocol: None,
+        }) => {
+            let what = format!(
+                "The router {router} forwards no ports: it answers neither PCP, NAT-PMP nor UPnP."
+            );
+            let fix = "If there is a NAT that peers cannot pass, switch one of these on in the router's settings, and \
+                 write `#convoy: PortMap = yes` under [Interface].";
+            Finding::note(ROUTER, what, fix)
+        }
+        Err(Problem::NoGateway) => {
+            let what = "There is no default gateway of IPv4 that could forward ports.";
+            Finding::ok(ROUTER, what)
+        }
+        Err(problem) => {
+            let what = format!("Whether the router forwards ports is not known: {problem}.");
+            Finding::note(
+                ROUTER,
+                what,
+                "See that this machine is connected, and run this as root.",
+            )
+        }
+    }
 }
 
 /// Tells this machine's own addresses.

@@ -1,6 +1,6 @@
 //! The text of the rules.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use convoy_types::Prefix;
 
@@ -22,6 +22,8 @@ pub(crate) struct Allowed {
     pub(crate) streams: Vec<SocketAddr>,
     /// Names of the devices that lead to the internet, or may.
     pub(crate) underlay: Vec<String>,
+    /// The router that is asked to forward a port.
+    pub(crate) router: Option<Ipv4Addr>,
 }
 
 /// Lets everything out for a time, which the kernel ends: it forgets the elements of a set, whatever has become of this
@@ -201,8 +203,12 @@ fn outside(switch: KillSwitch, mark: Option<u32>, allowed: &Allowed) -> String {
         format!(
             "    meta mark {mark} meta l4proto udp accept
     meta mark {mark} tcp dport 53 accept
-{streams}",
+{streams}{asks}",
             streams = streams(mark, allowed),
+            asks = allowed
+                .router
+                .map(|router| asks(mark, router))
+                .unwrap_or_default(),
         )
     });
     format!(
@@ -224,6 +230,11 @@ fn streams(mark: u32, allowed: &Allowed) -> String {
         rules += &format!("    meta mark {mark} {family} daddr {ip} tcp dport {port} accept\n");
     }
     rules
+}
+
+/// Lets out what asks the router to forward a port: UPnP goes by TCP, to any port.
+fn asks(mark: u32, router: Ipv4Addr) -> String {
+    format!("    meta mark {mark} ip daddr {router} meta l4proto tcp accept\n")
 }
 
 /// Lets DHCP clients reach servers, which are on the next link or get broadcasts: any user may have their ports.

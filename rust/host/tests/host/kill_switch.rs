@@ -1,6 +1,7 @@
 //! The kill switch, with real packets.
 
 mod replaced;
+mod router;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},

@@ -14,6 +14,7 @@ const TARGET: Target = Target {
 const MEMORY: Memory = Memory {
     nonce: [7; 12],
     external: None,
+    protocol: None,
 };
 const OUTSIDE: [u8; 4] = [198, 51, 100, 7];
 
@@ -70,7 +71,7 @@ async fn a_refusal_says_why_and_by_which_protocol() {
 async fn a_router_without_a_port_for_this_is_not_waited_for() {
     let begun = Instant::now();
     let gateway = gateway(5);
-    let problem = ask(&gateway, TARGET, MEMORY).await.unwrap_err();
+    let problem = ask_by_udp(&gateway, TARGET, MEMORY).await.unwrap_err();
     assert_eq!(problem, Problem::Silent(gateway.address));
     let patience = Duration::from_millis(WAITS.iter().sum());
     assert!(begun.elapsed() < patience);

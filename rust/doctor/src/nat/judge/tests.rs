@@ -1,3 +1,5 @@
+use convoy_portmap::Protocol;
+
 use super::*;
 use crate::finding::Severity::{self, Note, Ok, Warning};
 
@@ -50,6 +52,34 @@ fn expect(own: &[&str], answers: &[(&str, &str)], expected: &[(&str, Severity, &
             (id.as_str(), *severity) == (expected.0, expected.1) && what.contains(expected.2);
         assert!(is_as_expected, "{what:?} is not {expected:?}");
     }
+}
+
+#[test]
+fn a_router_that_forwards_ports_is_told_with_its_protocol() {
+    let router = |asked| {
+        let facts = Facts {
+            router: Some(asked),
+            ..Facts::default()
+        };
+        let finding = judge(&facts).pop().unwrap();
+        assert_eq!(finding.id, ROUTER);
+        (finding.severity, finding.what)
+    };
+    let address = [192, 168, 0, 1].into();
+    let forwards = |protocol| {
+        router(Result::Ok(Probed {
+            router: address,
+            protocol,
+        }))
+    };
+    let what = "The router 192.168.0.1 forwards ports, by UPnP.";
+    assert_eq!(forwards(Some(Protocol::Upnp)), (Ok, what.to_owned()));
+    let (severity, what) = forwards(None);
+    assert_eq!(severity, Note);
+    assert!(what.contains("neither PCP, NAT-PMP nor UPnP"), "{what}");
+    assert_eq!(router(Err(Problem::NoGateway)).0, Ok);
+    let (severity, what) = router(Err(Problem::System("no".to_owned())));
+    assert!(severity == Note && what.contains("is not known"), "{what}");
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl Friend {
         let state = self.place.run_directory().join("convoy/wg0.state");
         let state = fs::read_to_string(state).ok()?;
         let state: Value = serde_json::from_str(&state).ok()?;
-        state.pointer("/port_mapping/nonce").cloned()
+        let mapping = ["/port_mapping/nonce", "/upnp_mapping/nonce"];
+        mapping.iter().find_map(|it| state.pointer(it).cloned())
     }
 }

@@ -1,0 +1,174 @@
+//! UPnP's Internet Gateway Device (IGD:1, IGD:2): a router that forwards ports by SOAP over HTTP.
+//!
+//! Any machine of the network can answer a search, so only the default gateway is believed: it must be the source of the
+//! answer and the host of every address that follows. Nothing is asked anywhere else, redirects are not followed, and all
+//! that is read is bounded.
+
+mod action;
+mod description;
+mod http;
+mod place;
+mod search;
+mod xml;
+
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
+
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::{
+    LIFETIME,
+    gateway::Gateway,
+    mapping::{Control, Grant, Mapping, Target},
+    problem::Refusal,
+};
+use action::Fault;
+pub use action::Service;
+use http::Router;
+pub use place::Place;
+
+/// Time for all of it: some routers answer slowly.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The same to withdraw a mapping.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+/// Most ports that are tried if others have mappings there.
+const MOST_PORTS: u16 = 8;
+/// Lowest port that is tried after the one that would be best.
+const FIRST_PORT: u16 = 1024;
+
+/// Asks a router to forward the port, at best by `suggested`; `None` if it is no such device, or stays silent.
+pub(crate) async fn ask(
+    gateway: &Gateway,
+    target: Target,
+    own: Ipv4Addr,
+    suggested: u16,
+) -> Option<Result<(Grant, Control), Refusal>> {
+    let asked = timeout(PATIENCE, ask_now(gateway, target, own, suggested)).await;
+    asked.ok().flatten()
+}
+
+/// Returns whether a router is such a device; asks for nothing.
+pub(crate) async fn is_there(gateway: &Gateway, mark: Option<u32>) -> bool {
+    let found = timeout(PATIENCE, find(gateway, mark)).await;
+    found.ok().flatten().is_some()
+}
+
+/// Ends a mapping, as far as its router still hears of it.
+pub(crate) async fn withdraw(mapping: &Mapping, control: &Control) {
+    let router = Router {
+        address: mapping.router,
+        interface: mapping.interface.clone(),
+        mark: mapping.mark,
+    };
+    let port = mapping.external.port();
+    let deleted = timeout(LAST_PATIENCE, action::delete(&router, control, port)).await;
+    debug!(%mapping.external, ?deleted, "Withdrew the mapping");
+}
+
+async fn ask_now(
+    gateway: &Gateway,
+    target: Target,
+    own: Ipv4Addr,
+    suggested: u16,
+) -> Option<Result<(Grant, Control), Refusal>> {
+    let (router, control) = find(gateway, target.mark).await?;
+    let address = match action::external_address(&router, &control).await {
+        Ok(address) => address,
+        Err(fault) => return refused(fault),
+    };
+    let inside = (own, target.port);
+    let granted = match control.service {
+        Service::Ip2 => match action::add_any(&router, &control, inside, suggested).await {
+            // Some devices that say so lack it.
+            Err(Fault::Code(401 | 602)) => add(&router, &control, inside, suggested).await,
+            granted => granted,
+        },
+        Service::Ip1 | Service::Ppp1 => add(&router, &control, inside, suggested).await,
+    };
+    match granted {
+        Ok(port) => {
+            let grant = Grant {
+                external: SocketAddrV4::new(address, port),
+                lifetime: LIFETIME,
+            };
+            Some(Ok((grant, control)))
+        }
+        Err(fault) => refused(fault),
+    }
+}
+
+/// Finds the service of a router that forwards ports.
+async fn find(gateway: &Gateway, mark: Option<u32>) -> Option<(Router, Control)> {
+    let place = match search::search(gateway, mark).await {
+        Ok(place) => place?,
+        Err(error) => {
+            debug!("cannot search for a router: {error}");
+            return None;
+        }
+    };
+    let router = Router {
+        address: gateway.address,
+        interface: gateway.interface.clone(),
+        mark,
+    };
+    let document = match router.get(&place).await {
+        Ok(document) => document,
+        Err(error) => {
+            debug!("cannot read the router's description: {error}");
+            return None;
+        }
+    };
+    let control = description::control(&document, &place, gateway.address)?;
+    Some((router, control))
+}
+
+/// Adds a mapping: of the next port if somebody else has the first one, and for good if the router has no other ones.
+async fn add(
+    router: &Router,
+    control: &Control,
+    inside: (Ipv4Addr, u16),
+    suggested: u16,
+) -> Result<u16, Fault> {
+    let mut lease = LIFETIME;
+    let mut port = suggested;
+    let mut tried = 0;
+    while tried < MOST_PORTS {
+        match action::add(router, control, inside, port, lease).await {
+            Err(Fault::Code(ONLY_PERMANENT)) if !lease.is_zero() => lease = Duration::ZERO,
+            Err(Fault::Code(CONFLICT)) => {
+                tried += 1;
+                port = port.checked_add(1).unwrap_or(FIRST_PORT);
+            }
+            outcome => return outcome.map(|()| port),
+        }
+    }
+    Err(Fault::Code(CONFLICT))
+}
+
+/// Error codes of `AddPortMapping`.
+const CONFLICT: u16 = 718;
+const ONLY_PERMANENT: u16 = 725;
+
+fn refused<T>(fault: Fault) -> Option<Result<T, Refusal>> {
+    match fault {
+        Fault::Code(code) => Some(Err(Refusal::Reason(reason(code)))),
+        Fault::Silent => None,
+    }
+}
+
+/// Words an error code (UPnP Device Architecture §3.2.2, WANIPConnection:2 §2.5).
+fn reason(code: u16) -> &'static str {
+    match code {
+        401 | 602 => "it cannot forward ports",
+        402 => "it does not understand the request",
+        606 => "it is not allowed",
+        CONFLICT | 728 => "it has no free port",
+        _ => "it has another reason",
+    }
+}
+
+#[cfg(test)]
+mod tests;
