@@ -100,10 +100,10 @@ async fn a_refusal_says_why() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let elsewhere = TcpListener::bind("127.53.53.66:80").await.unwrap();
-    let router = Router::start(10, |_| {
-        Answer::Once(reply("302 Found", "Location: http://127.53.53.66/\r\n", ""))
-    });
+    let elsewhere = TcpListener::bind("127.53.53.66:0").await.unwrap();
+    let location = format!("Location: http://{}/\r\n", elsewhere.local_addr().unwrap());
+    let answer = reply("302 Found", &location, "");
+    let router = Router::start(10, move |_| Answer::Once(answer.clone()));
     let router = router.await;
     tokio::select! {
         answer = router.ask() => assert_eq!(answer, None),
