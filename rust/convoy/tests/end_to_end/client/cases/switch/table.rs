@@ -10,9 +10,10 @@ use convoy_lab::eventually;
 use super::{BEHIND, EVERYTHING, Leaks, ON, OUTSIDE, World};
 use crate::{client::process::crash, scene::DEADLINE};
 
-/// Removes the rules in every way for two seconds, as fast as it can; prints how often it has tried.
+/// Removes the rules in every way for two seconds and three times at least, as fast as it can; prints how often it has
+/// tried.
 const LOOP: &str = "end=$(($(date +%s) + 2)); tries=0
-     while [ $(date +%s) -lt $end ]; do
+     while [ $tries -lt 3 ] || [ $(date +%s) -lt $end ]; do
          nft flush ruleset || true
          for family in inet netdev; do
              nft delete table $family convoy_wg0 || true
@@ -42,7 +43,7 @@ fn rules_that_another_program_removes_in_a_loop_stay_and_the_switch_is_told_to_b
     let is_owned = world.shell("nft list ruleset").contains("flags owner");
     leaks.begin();
     let tries: u32 = world.shell(LOOP).trim().parse().unwrap();
-    assert!(tries > 2, "{tries}");
+    eprintln!("tried {tries} times");
     if is_owned {
         leaks.none("removed in a loop");
         assert!(!events.said().contains("kill_switch_opened"));
