@@ -106,6 +106,8 @@ fn a_configuration_without_the_relay_sends_data_by_the_hub_at_once() {
 #[test]
 fn a_direct_path_replaces_the_relayed_one_and_the_relay_is_given_back() {
     let mut world = relayed(&[A, B]);
+    // Renewed sessions do not make it an ordinary peer's.
+    assert_eq!(world.lost(A, B, 300 * SECOND), 0);
     for (one, other) in [(A, B), (B, A)] {
         world.set_nat(one, Nat::Home);
         world.set_directs(one, &[other]);
