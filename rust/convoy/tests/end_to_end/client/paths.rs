@@ -11,6 +11,7 @@ mod forwarded;
 mod friends;
 mod igd;
 mod nat;
+mod relayed;
 
 use conversation::Conversation;
 use convoy_lab::{Nat, RouterOptions, eventually, loss::lose_arriving, require_programs};

@@ -19,6 +19,7 @@ use crate::{
     hub::forward,
     pairing::Program,
     scene::{DEADLINE, convoy_program, lab_with, output_of, wireguard_go},
+    turn_server::{PASSWORD, TurnServer, USER},
     twins::{private_key, public_key},
 };
 
@@ -52,6 +53,7 @@ pub(crate) struct Friends {
     pub(crate) homes: Vec<Router>,
     pub(crate) lab: Lab,
     stun: Vec<StunServer>,
+    stun_at: Option<SocketAddr>,
     pub(super) servers: Vec<Child>,
     daemon: Option<Daemon>,
     _turn: Turn,
@@ -119,6 +121,7 @@ impl Friends {
             homes: homes.into_iter().flatten().collect(),
             lab,
             stun: Vec::new(),
+            stun_at: None,
             servers: Vec::new(),
             _turn: turn,
         };
@@ -157,17 +160,63 @@ impl Friends {
         self.ask(address);
     }
 
-    /// The same with coturn.
+    /// Starts a STUN server and a TURN server at the internet, and configures the one at both friends, the other one at
+    /// the `owners`, with these lines.
+    pub(crate) fn use_turn(&mut self, owners: &[usize], lines: &str) -> TurnServer {
+        self.use_stun();
+        let (place, address) = self.place_of_server();
+        let server = TurnServer::start(&place, address);
+        self.give_turn(owners, address, lines);
+        server
+    }
+
+    /// The same with coturn for both.
+    pub(crate) fn relay_by_coturn(&mut self, owners: &[usize]) {
+        let user = format!("--user={USER}:{PASSWORD}");
+        let options = ["--lt-cred-mech", "--realm=example.org", &user];
+        let address = self.start_coturn(&options);
+        self.stun_at = Some(address);
+        self.give_turn(owners, address, "");
+    }
+
+    fn give_turn(&self, owners: &[usize], server: SocketAddr, lines: &str) {
+        let stun = self.stun_at.expect("a STUN server");
+        for (number, friend) in self.all.iter().enumerate() {
+            let turn = match owners.contains(&number) {
+                true => {
+                    let file = "etc/wireguard/turn.password";
+                    fs::write(friend.place.run_directory().join(file), PASSWORD).unwrap();
+                    output_of(
+                        &friend.place,
+                        "chmod",
+                        &["600", "/etc/wireguard/turn.password"],
+                    );
+                    format!(
+                        "#convoy: Turn = turn:{server} Username = {USER} PasswordFile = turn.password"
+                    )
+                }
+                false => String::new(),
+            };
+            let lines = format!("#convoy: Stun = {stun}\n{turn}\n{lines}");
+            let allowed = match lines.contains("KillSwitch") {
+                true => "0.0.0.0/0, ::/0",
+                false => "10.8.0.0/24",
+            };
+            self.configure_all(friend, &lines, allowed, &friend.direct());
+        }
+    }
+
+    /// The same as [`Self::use_stun`] with coturn.
     pub(crate) fn use_coturn(&mut self) {
+        let address = self.start_coturn(&["--stun-only"]);
+        self.ask(address);
+    }
+
+    fn start_coturn(&mut self, options: &[&str]) -> SocketAddr {
         let (place, address) = self.place_of_server();
         let mut command = place.command("turnserver");
-        command.args([
-            "--stun-only",
-            "--no-cli",
-            "--no-tls",
-            "--no-dtls",
-            "--log-file=stdout",
-        ]);
+        command.args(options);
+        command.args(["--no-cli", "--no-tls", "--no-dtls", "--log-file=stdout"]);
         command.args(["--pidfile=/run/turnserver.pid", "--listening-ip"]);
         command.arg(address.ip().to_string());
         let log = File::create(place.run_directory().join("log")).unwrap();
@@ -178,10 +227,11 @@ impl Friends {
                 .then_some(())
         };
         assert!(eventually(DEADLINE, listens).is_some());
-        self.ask(address);
+        address
     }
 
-    fn ask(&self, server: SocketAddr) {
+    fn ask(&mut self, server: SocketAddr) {
+        self.stun_at = Some(server);
         for friend in &self.all {
             let line = format!("#convoy: Stun = {server}");
             self.configure(friend, &line, &friend.direct());
@@ -308,12 +358,12 @@ impl Friend {
         found.cloned().unwrap_or_else(|| panic!("{status}"))
     }
 
-    /// The kind and address of the direct path to the other friend, or why there is none.
+    /// The kind and address of the path to the other friend, or why there is none but by the hub.
     pub(crate) fn path(&self, other: &Self) -> Result<(String, String), String> {
         let status = self.direct_status(other);
         let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
         match status["path"].as_str() {
-            Some("direct") => Ok((text("kind"), text("remote"))),
+            Some("direct" | "relay") => Ok((text("kind"), text("remote"))),
             _ => Err(text("why")),
         }
     }
