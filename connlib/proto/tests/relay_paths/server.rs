@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_proto::config::{Password, Relay, RelayTransport};
+use convoy_proto::config::{Authorities, Password, Relay, RelayTransport};
 use turn_client_proto::{
     stun::{
         Instant,
@@ -44,6 +44,7 @@ pub(crate) fn relay() -> Relay {
         transport: RelayTransport::Udp,
         user: "alice".to_owned(),
         password: Password("secret".to_owned()),
+        authorities: Authorities::default(),
     }
 }
 
