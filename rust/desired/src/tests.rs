@@ -23,6 +23,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
         endpoints: endpoints.clone(),
         resolvers: resolvers.clone(),
         servers: stun.clone(),
+        streams: vec!["192.0.2.9:443".parse().unwrap()],
     };
     let desired = desired(&config, configured_mark(&config), outside);
     let expected = Desired {
@@ -31,7 +32,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
         mtu_at_most: None,
         endpoints,
         servers: [resolvers, stun].concat(),
-        streams: Vec::new(),
+        streams: vec!["192.0.2.9:443".parse().unwrap()],
         allowed: prefixes_of(&["0.0.0.0/0", "10.3.0.0/16", "::/0"]),
         table: convoy_host::Table::Number(1234),
         fwmark: Some(0x55),

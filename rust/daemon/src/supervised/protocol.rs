@@ -238,7 +238,7 @@ impl From<Key> for String {
 
 #[cfg(test)]
 mod tests {
-    use convoy_proto::config::{Password, RelayTransport};
+    use convoy_proto::config::{Authorities, Password, RelayTransport};
 
     use super::*;
 
@@ -360,6 +360,7 @@ mod tests {
             transport: RelayTransport::Udp,
             user: "alice".to_owned(),
             password: Password("hunter2".to_owned()),
+            authorities: Authorities::default(),
         };
         let relays = ToTunnel::Relays {
             relays: vec![relay],
