@@ -126,6 +126,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         name: name.clone(),
         config,
         host: Some(host),
+        outer_lock: None,
         tunnel: None,
         interface: None,
         port_mapping: state.as_ref().and_then(State::mapping).cloned(),

@@ -24,6 +24,7 @@ mod hooks;
 mod lock;
 pub mod log;
 mod metrics;
+mod outer;
 mod port_forward;
 mod port_map;
 mod relays;

@@ -62,6 +62,9 @@ pub(crate) struct State {
         deserialize_with = "known"
     )]
     pub(crate) port_forward: Option<ForwardedPort>,
+    /// The interface's name of the tunnel through which this one goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) via: Option<String>,
 }
 
 impl State {
@@ -79,6 +82,7 @@ impl State {
             port_mapping: None,
             upnp_mapping: None,
             port_forward: None,
+            via: None,
         }
     }
 
@@ -94,6 +98,19 @@ impl State {
             Some(mapping) if is_by_upnp(&mapping) => (Some(mapping), None),
             mapping => (None, mapping),
         };
+    }
+
+    /// Returns the tunnel that goes through `name`, if any does.
+    pub(crate) fn going_through(name: &InterfaceName) -> Option<InterfaceName> {
+        let directory = places::state(name).parent()?.to_owned();
+        let files = fs::read_dir(directory).ok()?.filter_map(Result::ok);
+        let states = files.filter_map(|file| {
+            let name = file.file_name();
+            let name: InterfaceName = name.to_str()?.strip_suffix(".state")?.parse().ok()?;
+            Some((read(&file.path()).ok()??, name))
+        });
+        let mut through = states.filter(|(state, _)| state.via.as_deref() == Some(name.as_str()));
+        through.next().map(|(_, inner)| inner)
     }
 
     /// The state that an interface's supervisor left; `None` if there is none.

@@ -16,6 +16,7 @@ mod directs;
 mod follow;
 mod log;
 mod observe;
+mod outer;
 mod place;
 mod port_forward;
 mod port_map;
@@ -50,6 +51,7 @@ use tracing::{info, warn};
 use super::{
     changed::Changed,
     metrics::Metrics,
+    outer::Outer,
     port_forward::PortForward,
     port_map::PortMap,
     relays::Relays,
@@ -179,6 +181,9 @@ struct Supervisor {
     addresses: Addresses,
     directs: Directs,
     relays: Relays,
+    outer: Outer,
+    /// Keeps the tunnel through which this one goes from coming up by itself.
+    outer_lock: Option<Host>,
     port_map: PortMap,
     port_forward: PortForward,
     /// The name servers that the host's state makes room for.
@@ -227,6 +232,7 @@ impl Supervisor {
             name: self.config.name.clone(),
             config: Some(self.config),
             host: self.host,
+            outer_lock: self.outer_lock,
             tunnel: self.tunnel,
             interface: None,
             port_mapping: self.port_map.to_note(self.state.mapping()),

@@ -33,6 +33,8 @@ pub(crate) struct Remains {
     pub(crate) config: Option<Config>,
     /// `None` once the interface has left this network namespace.
     pub(crate) host: Option<Host>,
+    /// Lock of the tunnel through which this one goes.
+    pub(crate) outer_lock: Option<Host>,
     pub(crate) tunnel: Option<KeptTunnel>,
     /// The interface, which is there until everything else is undone.
     pub(crate) interface: Option<OwnedFd>,
@@ -101,6 +103,9 @@ impl Remains {
             Step::UndoHost { keeps_kill_switch } => {
                 let undone = self.undo_host(keeps_kill_switch).await;
                 self.interface = None;
+                if let Some(unchanged) = self.outer_lock.take() {
+                    unchanged.undo().await?;
+                }
                 undone?;
             }
             Step::ForgetState => State::remove(&self.name),

@@ -18,6 +18,7 @@ use crate::{
     report::Report,
     source::Source,
     trust::Untrusted,
+    via::Via,
 };
 
 /// The configuration of a tunnel.
@@ -37,6 +38,8 @@ pub struct Config {
     pub files: Arc<Files>,
     /// `NAME.conf` as it was read; `None` if it was replaced at the same moment.
     pub source: Option<Arc<Source>>,
+    /// The tunnel through which this one goes.
+    pub via: Option<Arc<Via>>,
 }
 
 /// The section `[Interface]`. `None` and empty lists stand for keys that are absent.
@@ -92,6 +95,8 @@ pub struct Interface {
     pub post_port_forward: Vec<Located<String>>,
     /// `#convoy: Turn`: servers that relay to peers behind firewalls, at most [`MAX_TURN_SERVERS`](crate::MAX_TURN_SERVERS).
     pub turns: Vec<Located<Turn>>,
+    /// `#convoy: Via`: name or file of the tunnel through which this one goes.
+    pub via: Option<Located<PathBuf>>,
 }
 
 /// A TURN server.
@@ -223,6 +228,15 @@ pub(crate) const DIRECT_KEY_FILE: &str = "PresharedKeyFile";
 pub(crate) const NAT_PMP: &str = "nat-pmp";
 
 impl Config {
+    /// Returns the peers of the tunnel through which this one goes; none if it goes through none.
+    #[must_use]
+    pub fn outer_peers(&self) -> &[Peer] {
+        match &self.via {
+            Some(via) => &via.config.peers,
+            None => &[],
+        }
+    }
+
     /// An error about a value of this configuration, shown like those of its files.
     #[must_use]
     pub fn error_at(&self, at: Place, title: &str, label: &str) -> Report {

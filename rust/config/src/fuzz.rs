@@ -100,6 +100,7 @@ pub(crate) fn empty() -> Config {
         hooks_trusted: Ok(()),
         files: Arc::default(),
         source: None,
+        via: None,
     }
 }
 

@@ -7,6 +7,7 @@ mod nat;
 mod peer;
 mod port_forward;
 mod turn;
+mod via;
 
 use crate::{
     key::{Dialect, Files, Key, Section},
@@ -23,7 +24,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
     let interface = interface.chain(&nat::NAT).chain(&direct::INTERFACE);
     let interface = interface
         .chain(&port_forward::INTERFACE)
-        .chain(&turn::INTERFACE);
+        .chain(&turn::INTERFACE)
+        .chain(&via::INTERFACE);
     interface.chain(&peer::PEER).chain(&direct::DIRECT)
 }
 

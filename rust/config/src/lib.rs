@@ -74,6 +74,7 @@ mod source;
 mod text;
 mod trust;
 mod values;
+mod via;
 mod write;
 mod writer;
 
@@ -106,6 +107,7 @@ pub use route_tables::SYSTEM_TABLES;
 pub use routed::Routed;
 pub use source::{SaveError, Saved, Source};
 pub use trust::{Untrusted, hooks_are_trusted};
+pub use via::{MAX_OUTER_PEERS, MAX_OUTER_PREFIXES, Via};
 pub use write::to_wg_quick;
 
 /// Reads a configuration: [`Reader::read`] with this machine's files and environment.

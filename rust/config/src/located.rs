@@ -32,6 +32,7 @@ pub struct Located<T> {
 pub struct Files(pub(crate) Vec<Shown>);
 
 /// One file, as diagnostics show it.
+#[derive(Clone)]
 pub(crate) struct Shown {
     pub(crate) path: PathBuf,
     /// Text of the same length as the file, without its secrets.
@@ -45,6 +46,14 @@ impl Place {
             file: file as u32,
             start: range.start as u32,
             end: range.end as u32,
+        }
+    }
+
+    /// The same place if `files` others precede its file.
+    pub(crate) fn shifted(self, files: usize) -> Self {
+        Self {
+            file: self.file + files as u32,
+            ..self
         }
     }
 

@@ -30,6 +30,7 @@ use crate::{
     route_tables::RouteTables,
     source::Source,
     trust::hooks_of_are_trusted,
+    via,
 };
 
 /// Reads configurations; knows where names and keys are looked up.
@@ -72,11 +73,16 @@ impl Reader {
         self
     }
 
-    /// Reads `NAME.conf` and, beside it, `NAME.d`.
+    /// Reads `NAME.conf` and, beside it, `NAME.d`, and the files of the tunnel through which this one goes.
     ///
     /// # Errors
     /// All errors in all files.
     pub fn read(&self, path: &Path) -> Result<Loaded, Report> {
+        via::complete(self, path, self.read_alone(path)?)
+    }
+
+    /// Reads the same, but not the files of another tunnel.
+    pub(crate) fn read_alone(&self, path: &Path) -> Result<Loaded, Report> {
         let name = InterfaceName::of_file(path).map_err(|error| {
             let diagnostic =
                 Diagnostic::file_error("the file is not named like an interface", path);
@@ -287,6 +293,7 @@ impl<'a> Loading<'a> {
                 hooks_trusted,
                 files,
                 source: source.map(Arc::new),
+                via: None,
             },
             warnings: report,
         })

@@ -102,6 +102,23 @@ impl Report {
         self.omitted_errors == 0
     }
 
+    /// Adds what another report says about other files.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        let shift = self.files.0.len();
+        let files = self.files.0.iter().chain(&other.files.0);
+        self.files = Arc::new(Files(files.cloned().collect()));
+        for mut diagnostic in other.diagnostics {
+            for label in &mut diagnostic.labels {
+                if let Target::Span(at) = &mut label.target {
+                    *at = at.shifted(shift);
+                }
+            }
+            self.push(diagnostic);
+        }
+        self.omitted_errors += other.omitted_errors;
+        self.omitted_warnings += other.omitted_warnings;
+    }
+
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         let of_its_kind = self.diagnostics.iter();
         let of_its_kind = of_its_kind.filter(|it| it.is_error == diagnostic.is_error);

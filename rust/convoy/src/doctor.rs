@@ -114,8 +114,19 @@ fn plan(config: Config, has_warnings: bool, is_up: bool) -> anyhow::Result<Plann
         mark,
         probing_mark: mark.or(is_persistent.then_some(FIRST_MARK)),
         foreseen: foreseen.map_err(|error| format!("{error:#}")),
-        config,
+        config: outward(config),
     })
+}
+
+/// The configuration whose handshakes leave this host as they are: of a tunnel through another, only those of the outer one.
+fn outward(mut config: Config) -> Config {
+    if let Some(via) = config.via.take() {
+        let outer = &via.config;
+        let private_key = &outer.interface.private_key;
+        config.interface.private_key.clone_from(private_key);
+        config.peers.clone_from(&outer.peers);
+    }
+    config
 }
 
 fn runtime() -> std::io::Result<Runtime> {

@@ -139,6 +139,7 @@ async fn serve<M: Metrics>(
     let mut interrupted = Interrupted::new()?;
     let mut options = Options {
         awaits_configuration: resources.supervisors.is_some(),
+        has_outer: resources.supervisors.is_some() && supervised::has_outer(),
         ..options(args)
     };
     let privileges = SupervisorsPrivileges::new();

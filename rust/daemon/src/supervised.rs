@@ -14,6 +14,7 @@
 
 pub mod connection;
 mod newcomers;
+pub mod outer;
 pub mod privileges;
 pub mod protocol;
 mod questions;
@@ -34,7 +35,7 @@ pub use convoy_process::descriptors;
 use convoy_process::inherited_fd;
 use convoy_proto::config::{Directs, PublicKey, Relay};
 use convoy_tun::Device;
-use convoy_tunnel::{Closed, Outcome, PeerEvent, Tunnel};
+use convoy_tunnel::{Closed, Outcome, Outer, PeerEvent, Tunnel};
 use nix::{
     sys::socket::{Backlog, getsockopt, listen, sockopt},
     unistd::Pid,
@@ -69,6 +70,9 @@ const FAREWELL_TIME: Duration = Duration::from_secs(1);
 /// Pause when the process is out of file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
+/// Set for a tunnel that goes through another: nothing leaves before its supervisor has told which.
+pub const HAS_OUTER: &str = "CONVOY_HAS_OUTER";
+
 /// The listening socket for supervisors, if a supervisor has started this process.
 pub(crate) fn inherited_listener() -> anyhow::Result<Option<UnixListener>> {
     let Some(fd) = inherited_fd(LISTENER)? else {
@@ -92,6 +96,11 @@ pub(crate) fn inner_mtu() -> anyhow::Result<Option<u16>> {
         .with_context(|| format!("{INNER_MTU} is not an MTU"))
 }
 
+/// Whether this tunnel goes through another.
+pub(crate) fn has_outer() -> bool {
+    env::var_os(HAS_OUTER).is_some()
+}
+
 /// The part of a tunnel that a supervisor follows and sets.
 pub(crate) trait Handshakes {
     /// Reports the handshakes with these peers, instead of the former ones.
@@ -105,6 +114,9 @@ pub(crate) trait Handshakes {
 
     /// Sets the TURN servers.
     async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed>;
+
+    /// Sets the tunnel through which this one goes.
+    async fn set_outer(&self, outer: Outer) -> Result<(), Closed>;
 
     /// Waits for the next report. Cancel-safe.
     async fn next_event(&self) -> PeerEvent;
@@ -125,6 +137,10 @@ impl Handshakes for Tunnel {
 
     async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed> {
         self.set_relays(relays).await
+    }
+
+    async fn set_outer(&self, outer: Outer) -> Result<(), Closed> {
+        self.set_outer(outer).await
     }
 
     async fn next_event(&self) -> PeerEvent {
@@ -260,6 +276,7 @@ impl<T: Handshakes> Supervised<T> {
             let hello = ToSupervisor::Hello {
                 version: protocol::BUILD.to_owned(),
                 interface: self.device.name().unwrap_or_default(),
+                has_outer: has_outer(),
             };
             let line = match self.privileges.another() {
                 Ok(line) => line,
@@ -306,6 +323,10 @@ impl<T: Handshakes> Supervised<T> {
             ToTunnel::Relays { relays } => {
                 // As above.
                 let _ = self.tunnel.set_relays(relays).await;
+            }
+            ToTunnel::Outer(outer) => {
+                // As above.
+                let _ = self.tunnel.set_outer(outer.into()).await;
             }
             ToTunnel::Hello { .. } | ToTunnel::Stop | ToTunnel::Unknown => {
                 debug!("Ignored a message of the supervisor");

@@ -19,6 +19,9 @@ use convoy_uapi::listing::{RunningDevice, RunningPeer};
 /// The mark of a kill switch whose tunnel is not up yet: the first that is tried for one.
 pub const FIRST_MARK: u32 = 51820;
 
+/// The smallest MTU in bytes that `MTU` may say (RFC 791).
+const MIN_MTU: u16 = 68;
+
 /// Whether a configuration wants the router to forward the port: without a direct peer, nobody would call there.
 pub fn wants_port_map(config: &Config) -> bool {
     let wanted = config.interface.port_map.as_ref();
@@ -31,7 +34,8 @@ pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired 
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
     Desired {
         addresses: it.addresses.iter().map(|it| it.value).collect(),
-        mtu: it.mtu.as_ref().map(|mtu| mtu.value.into()),
+        mtu: mtu(config).map(u32::from),
+        outer_headers: config.inner_overhead().into(),
         mtu_at_most: None,
         endpoints: outside.endpoints,
         servers: outside
@@ -56,6 +60,14 @@ pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired 
             search: it.dns_domains.iter().map(|it| it.to_string()).collect(),
         },
     }
+}
+
+/// The MTU that a configuration sets, or the one that fits the outer tunnel's.
+fn mtu(config: &Config) -> Option<u16> {
+    let set = |it: &Config| it.interface.mtu.as_ref().map(|mtu| mtu.value);
+    let outer = config.via.as_ref().and_then(|via| set(&via.config));
+    let fitting = outer.map(|mtu| mtu.saturating_sub(config.inner_overhead()).max(MIN_MTU));
+    set(config).or(fitting)
 }
 
 /// The kill switch that a configuration wants.
@@ -156,6 +168,7 @@ fn nothing(config: &Config) -> Config {
         hooks_trusted: Ok(()),
         files: Arc::default(),
         source: None,
+        via: None,
     }
 }
 

@@ -29,6 +29,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
     let expected = Desired {
         addresses: prefixes_of(&["10.9.0.2/24", "fd09::2/64"]),
         mtu: Some(1400),
+        outer_headers: 0,
         mtu_at_most: None,
         endpoints,
         servers: [resolvers, stun].concat(),

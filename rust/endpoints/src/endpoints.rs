@@ -51,6 +51,8 @@ pub(crate) struct Endpoints {
     changed: BTreeSet<PublicKey>,
     /// Peers with which a handshake shall begin.
     handshakes: BTreeSet<PublicKey>,
+    /// Peers to which nothing is sent outside: they are reached inside another tunnel.
+    inside: BTreeSet<PublicKey>,
     /// The index of an interface, by the zone of an address.
     zone_index: fn(&str) -> Option<u32>,
 }
@@ -70,6 +72,7 @@ impl Endpoints {
             servers_changed: false,
             changed: BTreeSet::new(),
             handshakes: BTreeSet::new(),
+            inside: BTreeSet::new(),
             zone_index,
         };
         endpoints.take(config);
@@ -87,7 +90,13 @@ impl Endpoints {
     fn take(&mut self, config: &Config) {
         let mut former = std::mem::take(&mut self.peers);
         self.lookups.forget_users();
-        for peer in &config.peers {
+        let outer = config.outer_peers();
+        self.inside.clear();
+        if !outer.is_empty() {
+            let inside = config.peers.iter().map(|peer| peer.public_key.value);
+            self.inside.extend(inside);
+        }
+        for peer in config.peers.iter().chain(outer) {
             let key = peer.public_key.value;
             let endpoints: Vec<_> = peer.endpoints.iter().map(|it| it.value.clone()).collect();
             for name in endpoints.iter().filter_map(name_of) {
@@ -125,9 +134,15 @@ impl Endpoints {
         self.peers.get(peer)?.address()
     }
 
-    /// The IP addresses of all peers for now.
+    /// Whether the peer is reached inside another tunnel.
+    pub(crate) fn is_inside(&self, peer: &PublicKey) -> bool {
+        self.inside.contains(peer)
+    }
+
+    /// The IP addresses of all peers for now, but not of those that are reached inside another tunnel.
     pub(crate) fn all(&self) -> Vec<IpAddr> {
-        let addresses = self.peers.values().filter_map(Choice::address);
+        let outside = self.peers.iter().filter(|(key, _)| !self.is_inside(key));
+        let addresses = outside.filter_map(|(_, choice)| choice.address());
         let distinct: BTreeSet<_> = addresses.map(|address| address.ip()).collect();
         distinct.into_iter().collect()
     }

@@ -42,6 +42,8 @@ const FIRST_LOOK_UPS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Addresses {
     endpoints: Endpoints,
+    /// Whether the tunnel goes through another.
+    goes_through: bool,
     names: Arc<Names>,
     /// The authorities that this system trusts, once a server by TLS has needed them.
     authorities: OnceCell<Authorities>,
@@ -68,6 +70,8 @@ pub struct Changes {
     pub peers: Vec<PeerUpdate>,
     /// Peers that are to shake hands at once.
     pub handshakes: Vec<PublicKey>,
+    /// Whether peers of the tunnel through which this one goes have other endpoints.
+    pub has_other_outer: bool,
     /// Whether STUN or TURN servers have other addresses.
     pub has_other_servers: bool,
 }
@@ -77,6 +81,7 @@ impl Addresses {
     pub fn new(config: &Config, mark: Option<u32>) -> Self {
         Self {
             endpoints: Endpoints::new(config),
+            goes_through: config.via.is_some(),
             names: names(config, mark),
             authorities: OnceCell::new(),
             look_ups: JoinSet::new(),
@@ -101,7 +106,8 @@ impl Addresses {
 
     /// The hosts to which a tunnel with this configuration sends outside of itself, as far as they are known.
     pub fn outside(&self, config: &Config) -> Outside {
-        let endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
+        let peers = config.peers.iter().chain(config.outer_peers());
+        let endpoints = peers.flat_map(|peer| &peer.endpoints);
         let endpoints = endpoints.map(|it| &it.value).chain(servers_of(config));
         let has_names = endpoints
             .into_iter()
@@ -149,7 +155,8 @@ impl Addresses {
 
     /// Returns what is wrong with each peer.
     pub fn problems(&self, config: &Config) -> HashMap<PublicKey, String> {
-        let peers = config.peers.iter().map(|peer| peer.public_key.value);
+        let peers = config.peers.iter().chain(config.outer_peers());
+        let peers = peers.map(|peer| peer.public_key.value);
         peers
             .filter_map(|peer| Some((peer, self.endpoints.problem_of(&peer)?.to_owned())))
             .collect()
@@ -195,6 +202,10 @@ impl Addresses {
         }
         let mut changes = Changes::default();
         while let Some((peer, endpoint)) = self.endpoints.poll_change() {
+            if self.goes_through && !self.endpoints.is_inside(&peer) {
+                changes.has_other_outer = true;
+                continue;
+            }
             changes.peers.push(PeerUpdate {
                 update_only: true,
                 endpoint: Some(endpoint),

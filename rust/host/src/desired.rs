@@ -18,6 +18,8 @@ pub struct Desired {
     pub addresses: Vec<Prefix>,
     /// The interface's MTU in bytes; computed from the routes to `endpoints` if absent.
     pub mtu: Option<u32>,
+    /// Bytes that another tunnel's headers take, if this one goes through it: a computed MTU is lower by them.
+    pub outer_headers: u32,
     /// The largest MTU in bytes that was found to work: neither `mtu` nor the routes lead to a larger one. Ignored
     /// below [`smallest_mtu`].
     pub mtu_at_most: Option<u32>,

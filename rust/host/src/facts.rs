@@ -107,6 +107,7 @@ impl Facts {
             Some(mtu) => mtu,
             None => {
                 let mtu = fitting_mtu(netlink, &link, &desired.endpoints, mark).await?;
+                let mtu = mtu.saturating_sub(desired.outer_headers);
                 if carries_ipv6 {
                     mtu.max(smallest_mtu(true))
                 } else {

@@ -88,6 +88,8 @@ pub struct KeptTunnel {
     sockets: Sockets,
     outlives_supervisor: bool,
     inner_mtu: Option<u16>,
+    /// Whether it goes through another tunnel.
+    has_outer: bool,
     /// The interface lasts for as long as this is open, whatever happens to the process, unless somebody deletes it.
     tun: OwnedFd,
     /// Whether the interface was recreated and the host is not set up for it yet.
@@ -107,9 +109,17 @@ pub struct KeptTunnel {
 
 impl KeptTunnel {
     /// Makes the interface and starts a process for it.
-    pub async fn start(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Self> {
+    pub async fn start(
+        name: &InterfaceName,
+        args: &DaemonArgs,
+        has_outer: bool,
+    ) -> anyhow::Result<Self> {
         let tun = make(name, args)?;
-        Self::new(name, args, tun, None).begin().await
+        let tunnel = Self {
+            has_outer,
+            ..Self::new(name, args, tun, None)
+        };
+        tunnel.begin().await
     }
 
     /// Starts a process for an interface that it cannot watch, in another network namespace or a stack in user
@@ -136,16 +146,18 @@ impl KeptTunnel {
     }
 
     /// Takes over a process that an earlier supervisor left; `None` if there is none.
-    pub async fn adopt(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<Option<Self>> {
+    pub async fn adopt(
+        name: &InterfaceName,
+        args: &DaemonArgs,
+        has_outer: bool,
+    ) -> anyhow::Result<Option<Self>> {
         let Some(adopted) = adopt(name).await? else {
             return Ok(None);
         };
-        Ok(Some(Self::new(
-            name,
-            args,
-            adopted.tun,
-            Some(adopted.process),
-        )))
+        Ok(Some(Self {
+            has_outer,
+            ..Self::new(name, args, adopted.tun, Some(adopted.process))
+        }))
     }
 
     fn new(
@@ -160,6 +172,7 @@ impl KeptTunnel {
             sockets: places::sockets(name),
             outlives_supervisor: true,
             inner_mtu: None,
+            has_outer: false,
             tun,
             is_interface_new: false,
             process,
@@ -187,10 +200,12 @@ impl KeptTunnel {
         self.process.as_ref().is_some_and(TunnelProcess::is_running)
     }
 
-    /// Whether the process belongs to another version of this program.
+    /// Whether the process belongs to another version of this program, or goes through another tunnel though it should
+    /// not, or the reverse.
     pub fn is_of_another_version(&self) -> bool {
-        let version = self.process.as_ref().map(TunnelProcess::version);
-        version.is_some_and(|version| version != BUILD)
+        let differs =
+            |it: &TunnelProcess| it.version() != BUILD || it.has_outer() != self.has_outer;
+        self.process.as_ref().is_some_and(differs)
     }
 
     /// How often the process has died.
@@ -388,6 +403,7 @@ impl KeptTunnel {
             sockets: self.sockets.clone(),
             outlives_supervisor: self.outlives_supervisor,
             inner_mtu: self.inner_mtu,
+            has_outer: self.has_outer,
             args: self.args.clone(),
         })
     }

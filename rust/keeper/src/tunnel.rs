@@ -22,6 +22,7 @@ use convoy_daemon::{
     places,
     supervised::{
         connection::{Connection, Lost},
+        outer::OuterTunnel,
         protocol::{DirectPaths, Key, ToSupervisor, ToTunnel},
     },
 };
@@ -110,6 +111,7 @@ pub struct TunnelProcess {
     process: Process,
     privileges: Lent,
     version: String,
+    has_outer: bool,
     /// Whether the connection is of no use any more.
     is_lost: bool,
     /// Whether it has left the last request without an answer.
@@ -176,6 +178,7 @@ impl TunnelProcess {
             process,
             privileges: Lent::over(greeted.line),
             version: greeted.version,
+            has_outer: greeted.has_outer,
             is_lost: false,
             is_silent: false,
         }
@@ -194,6 +197,11 @@ impl TunnelProcess {
     /// The version of the program that it runs.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Whether it goes through another tunnel.
+    pub(crate) fn has_outer(&self) -> bool {
+        self.has_outer
     }
 
     /// Applies `update` as a whole or not at all. The tunnel does not ask about it.
@@ -302,6 +310,11 @@ impl TunnelProcess {
         self.tell(&ToTunnel::Directs(paths.clone())).await
     }
 
+    /// Tells the tunnel through which other one it goes, instead of the former one.
+    pub async fn tell_outer(&mut self, outer: &OuterTunnel) -> anyhow::Result<()> {
+        self.tell(&ToTunnel::Outer(outer.clone())).await
+    }
+
     /// Makes the tunnel begin handshakes with `peers` now.
     pub async fn handshake(&mut self, peers: &[PublicKey]) -> anyhow::Result<()> {
         let peers = keys(peers);
@@ -340,6 +353,7 @@ impl TunnelProcess {
 struct Greeted {
     connection: Connection,
     version: String,
+    has_outer: bool,
     tun: Option<OwnedFd>,
     /// For what needs privileges.
     line: Option<OwnedFd>,
@@ -378,9 +392,12 @@ async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
         .context("the tunnel process has not greeted")?;
     let mut descriptors = descriptors.into_iter();
     match hello {
-        ToSupervisor::Hello { version, .. } => Ok(Greeted {
+        ToSupervisor::Hello {
+            version, has_outer, ..
+        } => Ok(Greeted {
             connection,
             version,
+            has_outer,
             tun: descriptors.next(),
             line: descriptors.next(),
         }),

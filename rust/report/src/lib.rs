@@ -28,7 +28,7 @@ pub use query::{QueryError, REQUEST, answer, json_of, query};
 pub use relay::RelayServer;
 pub use status::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
-    PortMappingStatus, Rate, STATUS_SCHEMA, Status, Statuses,
+    PortMappingStatus, Rate, STATUS_SCHEMA, Status, Statuses, ViaStatus,
 };
 
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,20 @@ pub struct Report {
     /// TURN servers, one entry per address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayServer>,
+    /// The tunnel through which this one goes; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outer: Option<OuterReport>,
+}
+
+/// A tunnel through which another goes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct OuterReport {
+    /// Its public key in base64; absent while it has none.
+    pub public_key: Option<String>,
+    /// One entry per peer.
+    pub peers: Vec<Peer>,
 }
 
 /// Packets of the last seconds, in the clear.

@@ -69,6 +69,8 @@ pub struct Status {
     pub forwards: Vec<ForwardStatus>,
     /// The gateway of `convoy up --userspace --nat user`.
     pub nat: Option<NatStatus>,
+    /// The tunnel through which this one goes; null if there is none.
+    pub via: Option<ViaStatus>,
     /// Warnings: whatever is wrong or missing, in words.
     pub warnings: Vec<String>,
     /// Rate of packets in the clear.
@@ -77,6 +79,21 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// The counters of `convoy stats --json`, since the start of the process that carries the packets.
     pub stats: Option<Counters>,
+}
+
+/// The tunnel through which another goes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ViaStatus {
+    /// Name of its file.
+    pub name: String,
+    /// Its configuration file; null if it is not known.
+    pub config: Option<PathBuf>,
+    /// In base64.
+    pub public_key: Option<String>,
+    /// In the order of the configuration.
+    pub peers: Vec<PeerStatus>,
 }
 
 /// A UDP port that the router is asked to forward to this machine.

@@ -126,6 +126,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         logging::init(args.daemon.log_format, None)?;
     }
     let config = reading::read(&args.file)?;
+    crate::refuse_via(&config)?;
     crate::warn(&config, Purpose::Command);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -53,8 +53,8 @@ pub use engine::holder;
 pub(crate) use meeting::{Refused, spaces};
 pub(crate) use run::run;
 use run_directory::RunDirectory;
-pub(crate) use settings::Purpose;
 pub use settings::{FORWARDS_WITHOUT_EFFECT, has_forwarding};
+pub(crate) use settings::{Purpose, refuse_via};
 pub use up::up;
 
 /// Where the supervisor of a tunnel listens: of this user's own tunnel if it runs, else of `convoy up`.

@@ -4,6 +4,7 @@ mod hidden;
 
 use std::path::Path;
 
+use anyhow::bail;
 use convoy_config::{Config, Table};
 use convoy_desired::configured_mark;
 use convoy_endpoints::has_directs;
@@ -51,6 +52,17 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
             hidden: hidden::paths(sockets),
             replaced: hidden::directories(),
         }),
+    }
+}
+
+/// Refuses a tunnel that goes through another: without root, its datagrams would leave as they are.
+pub(crate) fn refuse_via(config: &Config) -> anyhow::Result<()> {
+    match &config.interface.via {
+        Some(via) => {
+            let title = "only `convoy up` as root brings up a tunnel that goes through another";
+            bail!("{}", config.error_at(via.at, title, "goes through another"))
+        }
+        None => Ok(()),
     }
 }
 

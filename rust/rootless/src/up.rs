@@ -8,7 +8,7 @@ use convoy_metrics::DaemonArgs;
 use convoy_process::{background::Parent, terminal::Terminal};
 use tokio::runtime::Builder;
 
-use super::{Caller, Purpose, Wanted, args::UserspaceArgs, gateway, run, warn};
+use super::{Caller, Purpose, Wanted, args::UserspaceArgs, gateway, refuse_via, run, warn};
 
 /// Names of the host that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;
@@ -22,6 +22,7 @@ pub fn up(
 ) -> anyhow::Result<()> {
     let of_line = args.forwarding().map_err(|error| anyhow!(error))?;
     let config = reading::read(&path)?;
+    refuse_via(&config)?;
     let of_file = config.interface.forwarding.clone();
     let gateway = gateway::Wanted::of(args, &config);
     let has_ports = [&of_file, &of_line].map(|it| !it.listeners.is_empty());

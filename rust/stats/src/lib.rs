@@ -22,7 +22,7 @@ use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
 };
-use convoy_report::{Counters, Peer, Recent, Report, Traffic, query};
+use convoy_report::{Counters, OuterReport, Peer, Recent, Report, Traffic, query};
 use convoy_uapi::socket;
 
 pub use figures::{binary, grouped, percentile};
@@ -69,6 +69,14 @@ pub fn report(interface: &str, snapshot: &Snapshot) -> Report {
         counters: totals(&snapshot.counters),
         peers: peers.collect(),
         relays: snapshot.relays.iter().map(relay::server).collect(),
+        outer: snapshot.outer.as_deref().map(outer),
+    }
+}
+
+fn outer(snapshot: &Snapshot) -> OuterReport {
+    OuterReport {
+        public_key: snapshot.public_key.map(|key| BASE64_STANDARD.encode(key.0)),
+        peers: snapshot.peers.iter().map(peer).collect(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! A tunnel's status from its own report, and what its configuration and the host add.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
 
 use convoy_config::{Config, encode_key};
 use convoy_proto::config::PublicKey;
-use convoy_report::{Counters, Peer, PeerState, PeerStatus, Rate, Report, Status};
+use convoy_report::{Counters, Peer, PeerState, PeerStatus, Rate, Report, Status, ViaStatus};
 
 use crate::route;
 
@@ -20,17 +20,24 @@ pub struct Known {
     names: HashMap<String, String>,
     /// Why their endpoints have no address.
     problems: HashMap<String, String>,
+    /// Name and file of the tunnel through which this one goes.
+    via: Option<String>,
+    via_file: Option<PathBuf>,
 }
 
 impl Known {
     /// Takes the names of a configuration, and why endpoints have no address by public keys.
     pub fn new(config: &Config, problems: HashMap<PublicKey, String>) -> Self {
-        let named = config.peers.iter().filter_map(|peer| {
+        let peers = config.peers.iter().chain(config.outer_peers());
+        let named = peers.filter_map(|peer| {
             let name = peer.friendly_name.clone()?;
             Some((text_of(&peer.public_key.value), name))
         });
         let problems = problems.into_iter();
+        let via = config.via.as_ref();
         Self {
+            via: via.map(|via| via.config.name.to_string()),
+            via_file: via.map(|via| via.path.clone()),
             names: named.collect(),
             problems: problems
                 .map(|(key, problem)| (text_of(&key), problem))
@@ -49,13 +56,29 @@ pub fn describe(report: Report, known: &Known) -> Status {
     let fwmark = report.fwmark;
     let warnings = [marks(&report.counters), loops(&report)];
     let warnings = warnings.into_iter().flatten().collect();
-    let peers = report.peers.into_iter().enumerate().map(|(number, peer)| {
-        let endpoint = peer.endpoint.as_ref();
-        let endpoint = endpoint.filter(|_| number < MAX_ROUTES);
-        let endpoint = endpoint.and_then(|endpoint| endpoint.parse::<SocketAddr>().ok());
-        let refusal = endpoint.and_then(|endpoint| route::refusal(endpoint, fwmark));
-        describe_peer(peer, known, refusal)
+    let goes_through = report.outer.is_some();
+    // Those inside another tunnel need no route of this host.
+    let (routes_of_inner, routes_of_outer) = match goes_through {
+        true => (0, MAX_ROUTES),
+        false => (MAX_ROUTES, 0),
+    };
+    let describe_all = |peers: Vec<Peer>, routes: usize| -> Vec<PeerStatus> {
+        let numbered = peers.into_iter().enumerate();
+        let described = numbered.map(|(number, peer)| {
+            let endpoint = peer.endpoint.as_ref().filter(|_| number < routes);
+            let endpoint = endpoint.and_then(|endpoint| endpoint.parse::<SocketAddr>().ok());
+            let refusal = endpoint.and_then(|endpoint| route::refusal(endpoint, fwmark));
+            describe_peer(peer, known, refusal)
+        });
+        described.collect()
+    };
+    let via = report.outer.map(|outer| ViaStatus {
+        name: known.via.clone().unwrap_or_default(),
+        config: known.via_file.clone(),
+        public_key: outer.public_key,
+        peers: describe_all(outer.peers, routes_of_outer),
     });
+    let peers = describe_all(report.peers, routes_of_inner);
     Status {
         version: Some(report.version),
         public_key: report.public_key,
@@ -63,7 +86,8 @@ pub fn describe(report: Report, known: &Known) -> Status {
         listen_port: report.listen_port,
         fwmark,
         rate: recent,
-        peers: peers.collect(),
+        peers,
+        via,
         warnings,
         relays: report.relays,
         stats: Some(report.counters),

@@ -12,7 +12,7 @@ use std::{
 use convoy_process::paragraph::fill;
 use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
-    PortMappingStatus, Rate, RelayServer, Status, Statuses,
+    PortMappingStatus, Rate, RelayServer, Status, Statuses, ViaStatus,
 };
 use convoy_stats::{binary, direct, relay};
 use jiff::Timestamp;
@@ -75,7 +75,24 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
         field(out, "relay", relay::words(server))?;
     }
     let mut peers = status.peers.iter();
-    peers.try_for_each(|peer| write_peer(out, peer, &status.relays, now))
+    peers.try_for_each(|peer| write_peer(out, peer, &status.relays, now))?;
+    let mut via = status.via.iter();
+    via.try_for_each(|via| write_via(out, via, &status.relays, now))
+}
+
+/// The tunnel through which this one goes.
+fn write_via(
+    out: &mut String,
+    via: &ViaStatus,
+    relays: &[RelayServer],
+    now: Timestamp,
+) -> fmt::Result {
+    writeln!(out, "\nthrough: {}", via.name)?;
+    let config = via.config.as_ref();
+    optional(out, "configuration", config.map(|path| path.display()))?;
+    optional(out, "public key", via.public_key.as_ref())?;
+    let mut peers = via.peers.iter();
+    peers.try_for_each(|peer| write_peer(out, peer, relays, now))
 }
 
 /// Whether it is up, and for how long.

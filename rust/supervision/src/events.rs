@@ -75,7 +75,8 @@ impl Events {
     pub fn begin(&mut self, report: &Report, now: Instant) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = time.unwrap_or_default().as_secs();
-        let peers = report.peers.iter().filter_map(|peer| {
+        let outer = report.outer.iter().flat_map(|outer| &outer.peers);
+        let peers = report.peers.iter().chain(outer).filter_map(|peer| {
             let key = decode_key(&peer.public_key)?;
             let age = |at| Duration::from_secs(time.saturating_sub(at));
             let latest = peer.latest_handshake.map(age);
@@ -106,7 +107,9 @@ impl Events {
             let directs = peer.directs.iter().map(|direct| direct.public_key.value);
             std::iter::once(peer.public_key.value).chain(directs)
         });
-        peers.take(most)
+        let outer = config.outer_peers().iter();
+        let outer = outer.map(|peer| peer.public_key.value);
+        outer.chain(peers).take(most)
     }
 
     /// Tells all subscribers.
@@ -145,7 +148,7 @@ impl Events {
     /// Call when a handshake of a peer has come to something.
     pub fn handshake(&mut self, config: &Config, peer: PublicKey, outcome: Outcome, now: Instant) {
         // Of a direct peer, the path matters.
-        let mut peers = config.peers.iter();
+        let mut peers = config.peers.iter().chain(config.outer_peers());
         if self.subscribers.is_empty() || !peers.any(|it| it.public_key.value == peer) {
             return;
         }
@@ -198,7 +201,8 @@ impl Events {
 
     /// Call when another configuration is in effect.
     pub fn reloaded(&mut self, config: &Config) {
-        let peers = config.peers.iter().map(|peer| peer.public_key.value);
+        let peers = config.peers.iter().chain(config.outer_peers());
+        let peers = peers.map(|peer| peer.public_key.value);
         let peers: std::collections::HashSet<_> = peers.collect();
         self.presence.retain(|peer| peers.contains(peer));
         self.publish(What::Reloaded);
@@ -212,10 +216,17 @@ impl Events {
 
     fn tell(&mut self, config: &Config, peer: PublicKey, change: Option<Change>) {
         let Some(change) = change else { return };
-        let mut peers = config.peers.iter();
-        let configured = peers.find(|it| it.public_key.value == peer);
-        let name = configured.and_then(|it| it.friendly_name.as_deref());
-        let described = model::Peer::new(&peer, name, self.presence.endpoint(&peer));
+        let of = |peers: &[convoy_config::Peer]| {
+            let mut peers = peers.iter();
+            let found = peers.find(|it| it.public_key.value == peer);
+            found.map(|it| it.friendly_name.clone())
+        };
+        let of_outer = of(config.outer_peers());
+        let is_outer = of_outer.is_some();
+        let name = of(&config.peers).or(of_outer).flatten();
+        let mut described = model::Peer::new(&peer, name.as_deref(), self.presence.endpoint(&peer));
+        let outer = config.via.as_ref().filter(|_| is_outer);
+        described.via = outer.map(|via| via.config.name.to_string());
         self.publish(match change {
             Change::Up => What::PeerUp(described),
             Change::Down => What::PeerDown(described),

@@ -20,6 +20,7 @@ impl Supervisor {
         let loaded = convoy_config::read(&self.path);
         let loaded = loaded.map_err(|report| anyhow!("{}", report.render(false)))?;
         ensure_hooks_may_run(&self.path, &loaded.config)?;
+        self.ensure_same_outer(&loaded.config)?;
         let config = self.without_this_machine(loaded.config);
         let mark = self.mark_for(&config).await?;
         self.change(config, mark).await?;
@@ -103,6 +104,7 @@ impl Supervisor {
             self.port_map.finish().await;
         }
         self.release_directs().await?;
+        self.tell_outer().await?;
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             // It gets all of it when it starts again.
             return Ok(());

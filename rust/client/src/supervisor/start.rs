@@ -24,11 +24,15 @@ use convoy_supervision::{events::Events, notify};
 use tokio::time::sleep;
 use tracing::info;
 
-use super::{Supervisor, Wanted};
+use super::{
+    Supervisor, Wanted,
+    outer::{ensure_free, lock_outer, name_of},
+};
 use crate::{
     changed::{self, Changed},
     hooks::Hooks,
     lock::lock,
+    outer::Outer,
     port_forward::{PortForward, for_hooks},
     port_map::PortMap,
     relays::Relays,
@@ -40,7 +44,9 @@ impl Supervisor {
     /// Locks the interface for this process.
     pub(super) async fn new(wanted: Wanted) -> anyhow::Result<(Self, Start)> {
         let config = wanted.config;
+        ensure_free(&config.name)?;
         let host = lock(&config.name).await?;
+        let outer_lock = lock_outer(&config).await?;
         let start = Start::Host {
             has_hooks: config.interface.has_hooks(),
             is_kill_switch_closed: host.has_kill_switch().await,
@@ -48,13 +54,16 @@ impl Supervisor {
         if let Some(source) = &config.source {
             source.remove_unfinished();
         }
-        let state = State::new(&wanted.path, seconds(SystemTime::now()));
+        let mut state = State::new(&wanted.path, seconds(SystemTime::now()));
+        state.via = name_of(&config);
         let supervisor = Self {
             path: wanted.path,
             program: wanted.program,
             addresses: Addresses::new(&config, configured_mark(&config)),
             directs: Directs::default(),
             relays: Relays::default(),
+            outer: Outer::default(),
+            outer_lock,
             port_map: PortMap::default(),
             port_forward: PortForward::default(),
             resolvers: Vec::new(),
@@ -83,7 +92,7 @@ impl Supervisor {
     pub(super) async fn find_tunnel(&mut self) -> anyhow::Result<Found> {
         self.earlier = State::read(&self.config.name);
         self.inherit_mapping().await;
-        self.tunnel = KeptTunnel::adopt(&self.config.name, &self.daemon).await?;
+        self.tunnel = self.adopted().await?;
         let earlier = self.earlier.as_ref();
         let former = |tunnel: &KeptTunnel| match tunnel.is_of_another_version() {
             true => Former::OtherVersion,
@@ -94,6 +103,11 @@ impl Supervisor {
             hooks_begun: earlier.is_some_and(|earlier| earlier.hooks_begun),
             is_up: earlier.is_some_and(|earlier| earlier.is_up),
         })
+    }
+
+    async fn adopted(&self) -> anyhow::Result<Option<KeptTunnel>> {
+        let (name, has_outer) = (&self.config.name, self.config.via.is_some());
+        KeptTunnel::adopt(name, &self.daemon, has_outer).await
     }
 
     /// Goes on with a tunnel that runs.
@@ -134,7 +148,8 @@ impl Supervisor {
 
     /// Makes the interface, and starts and configures a process for it.
     pub(super) async fn start_tunnel(&mut self) -> anyhow::Result<()> {
-        self.tunnel = Some(KeptTunnel::start(&self.config.name, &self.daemon).await?);
+        let (name, has_outer) = (&self.config.name, self.config.via.is_some());
+        self.tunnel = Some(KeptTunnel::start(name, &self.daemon, has_outer).await?);
         self.configure(true).await
     }
 
@@ -200,6 +215,8 @@ impl Supervisor {
     /// Gives the tunnel its configuration: all of it, or what it lacks.
     pub(super) async fn configure(&mut self, is_new: bool) -> anyhow::Result<()> {
         self.choose_mark().await?;
+        self.outer.begin();
+        self.tell_outer().await?;
         let followed = self.followed();
         let changed = self.changed.as_ref();
         let config = changed.map(|changed| changed.merged(&self.config));

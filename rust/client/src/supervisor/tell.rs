@@ -128,6 +128,7 @@ impl Supervisor {
         if state.has_moved() {
             warnings.push("the interface is in another network namespace".to_owned());
         }
+        warnings.extend(self.unreached());
         let problems = self.addresses.problems_of_servers();
         warnings.extend(problems.map(|it| format!("a STUN or TURN server has no address: {it}")));
         let Some(tunnel) = &self.tunnel else {

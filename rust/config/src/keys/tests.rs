@@ -5,6 +5,9 @@ use crate::{Config, difference, key::Change, read_forwarding, to_wg_quick};
 
 const OWN: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
 const PEER: &str = "[Peer]\nPublicKey = TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=\n";
+/// Another tunnel, for `Via`.
+const HOP: &str = "[Interface]\nPrivateKey = 2AnoYzJg3Rcx8LtVbAs4eSpnkDWbMRmCCyALgGBmFXk=\nAddress = 10.9.0.2/32\n\
+    [Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nEndpoint = 192.0.2.1:51820\nAllowedIPs = 0.0.0.0/0\n";
 
 #[test]
 fn every_key_is_documented_and_named_once() {
@@ -133,6 +136,7 @@ fn read(text: &str) -> Config {
         ),
         ("login", "user:password\n"),
         ("turn.password", "hunter2\n"),
+        ("hop.conf", HOP),
         ("wg0.conf", text),
     ] {
         write_private(&directory.path().join(name), contents);

@@ -60,4 +60,5 @@ mod turn;
 mod twice;
 mod up_and_down;
 mod userspace;
+mod via;
 mod wg_quick;

@@ -11,6 +11,8 @@ use convoy_proto::config::{DirectPeer, Directs, Prefix, PresharedKey, PublicKey,
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
 
+use super::outer::OuterTunnel;
+
 /// The messages of one direction.
 pub trait Message: Serialize + DeserializeOwned {
     /// Longest line in bytes, its line feed included.
@@ -27,6 +29,9 @@ pub enum ToSupervisor {
         version: String,
         /// The interface's present name.
         interface: String,
+        /// Whether it goes through another, and sends nothing before it is told of that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        has_outer: bool,
     },
     /// A UAPI client wants to change the firewall mark or the port, which waits for the answer.
     Asks {
@@ -117,6 +122,8 @@ pub enum ToTunnel {
         /// The servers, with passwords.
         relays: Vec<Relay>,
     },
+    /// The tunnel through which this one goes, instead of the former one.
+    Outer(OuterTunnel),
     /// Ends the tunnel.
     Stop,
     /// A kind of another version.
@@ -238,9 +245,12 @@ impl From<Key> for String {
 
 #[cfg(test)]
 mod tests {
-    use convoy_proto::config::{Authorities, Password, RelayTransport};
+    use convoy_proto::config::{Authorities, Password, PrivateKey, RelayTransport};
 
-    use super::*;
+    use super::{
+        super::outer::{OuterPeer, OwnSecret},
+        *,
+    };
 
     #[test]
     fn a_message_is_readable_by_people() {
@@ -263,10 +273,18 @@ mod tests {
         let peer = Key(PublicKey([7; 32]));
         let key = String::from(peer);
         let (version, interface) = ("0.1.0".to_owned(), "wg0".to_owned());
-        let hello = ToSupervisor::Hello { version, interface };
+        let hello = |has_outer| ToSupervisor::Hello {
+            version: version.clone(),
+            interface: interface.clone(),
+            has_outer,
+        };
         passes(
-            &hello,
+            &hello(false),
             r#"{"type":"hello","version":"0.1.0","interface":"wg0"}"#,
+        );
+        passes(
+            &hello(true),
+            r#"{"type":"hello","version":"0.1.0","interface":"wg0","has_outer":true}"#,
         );
         let (id, fwmark, listen_port) = (3, Some(51820), None);
         let asks = ToSupervisor::Asks {
@@ -369,6 +387,23 @@ mod tests {
         passes(
             &relays,
             r#"{"type":"relays","relays":[{"host":"turn.example.org","server":"192.0.2.9:3478","transport":"udp","user":"alice","password":"hunter2"}]}"#,
+        );
+        let outer = OuterTunnel {
+            private_key: OwnSecret(PrivateKey([7; 32])),
+            addresses: vec!["10.9.0.2".parse().unwrap()],
+            peers: vec![OuterPeer {
+                peer,
+                preshared_key: None,
+                endpoint: Some(endpoint),
+                persistent_keepalive: 25,
+                allowed_ips: vec!["0.0.0.0/0".parse().unwrap()],
+            }],
+        };
+        passes(
+            &ToTunnel::Outer(outer),
+            &format!(
+                r#"{{"type":"outer","private_key":"{key}","addresses":["10.9.0.2"],"peers":[{{"peer":"{key}","endpoint":"192.0.2.1:51820","persistent_keepalive":25,"allowed_ips":["0.0.0.0/0"]}}]}}"#
+            ),
         );
         passes(&ToTunnel::Stop, r#"{"type":"stop"}"#);
     }

@@ -1,4 +1,9 @@
-use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, sync::Mutex};
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::Mutex,
+};
 
 use convoy_proto::config::DeviceUpdate;
 use convoy_tun::{Offload, memory};
@@ -26,6 +31,7 @@ async fn a_supervisor_gets_the_tun() {
         let expected = ToSupervisor::Hello {
             version: protocol::BUILD.to_owned(),
             interface: "memory".to_owned(),
+            has_outer: false,
         };
         assert_eq!(hello, expected);
         let [tun, _line] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
@@ -373,6 +379,7 @@ enum Call {
     HandshakeNow(Vec<PublicKey>),
     SetDirects(Directs),
     SetRelays(Vec<Relay>),
+    SetOuter(Vec<IpAddr>),
 }
 
 impl Fake {
@@ -417,6 +424,11 @@ impl Handshakes for Fake {
 
     async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed> {
         self.call(Call::SetRelays(relays));
+        Ok(())
+    }
+
+    async fn set_outer(&self, outer: Outer) -> Result<(), Closed> {
+        self.call(Call::SetOuter(outer.addresses));
         Ok(())
     }
 

@@ -269,6 +269,7 @@ fn config(peers: Vec<Peer>) -> Config {
         hooks_trusted: Ok(()),
         files: Arc::default(),
         source: None,
+        via: None,
     }
 }
 

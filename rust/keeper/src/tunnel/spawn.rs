@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use convoy_config::InterfaceName;
 use convoy_daemon::{
     places::Sockets,
-    supervised::{ENDS_WITH_SUPERVISOR, INNER_MTU, descriptors},
+    supervised::{ENDS_WITH_SUPERVISOR, HAS_OUTER, INNER_MTU, descriptors},
 };
 use convoy_metrics::DaemonArgs;
 use convoy_process::{PROGRAM, background};
@@ -57,6 +57,8 @@ pub(crate) struct Spawn {
     pub(crate) outlives_supervisor: bool,
     /// The MTU of an interface that it cannot watch, in bytes.
     pub(crate) inner_mtu: Option<u16>,
+    /// Whether it goes through another tunnel.
+    pub(crate) has_outer: bool,
     /// Switches of the daemon that it becomes.
     pub(crate) args: DaemonArgs,
 }
@@ -143,6 +145,8 @@ impl Step {
         let marked = marked.chain((!spawn.outlives_supervisor).then_some(ends));
         let mtu = spawn.inner_mtu.map(|mtu| (INNER_MTU, mtu.to_string()));
         let marked = marked.chain(mtu);
+        let outer = (HAS_OUTER, "1".to_owned());
+        let marked = marked.chain(spawn.has_outer.then_some(outer));
         Self {
             arguments: switches.chain(name).collect(),
             environment: marked
@@ -278,6 +282,7 @@ mod tests {
             sockets: places::sockets(&"stats".parse().unwrap()),
             outlives_supervisor: true,
             inner_mtu: None,
+            has_outer: false,
             args: given.clone(),
         });
         let line = ["convoy".to_owned(), STEP.to_owned()].into_iter();

@@ -130,6 +130,7 @@ fn pair(child: Child) -> (TunnelProcess, Connection) {
     let greeted = Greeted {
         connection: ours,
         version: "0".to_owned(),
+        has_outer: false,
         tun: None,
         line: None,
     };

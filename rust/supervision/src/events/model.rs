@@ -133,6 +133,9 @@ pub struct Peer {
     pub name: Option<String>,
     /// Its endpoint, if it is known.
     pub endpoint: Option<String>,
+    /// The tunnel to which it belongs, if that is the one through which this one goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
 }
 
 impl Event {
@@ -154,6 +157,7 @@ impl Peer {
             peer: encode_key(&key.0).as_str().to_owned(),
             name: name.map(str::to_owned),
             endpoint: endpoint.map(|endpoint| endpoint.to_string()),
+            via: None,
         }
     }
 }
@@ -233,10 +237,14 @@ impl fmt::Display for What {
     }
 }
 
-/// By its name, if it has one.
+/// By its name, if it has one, and by that of the other tunnel to which it belongs.
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name.as_ref().unwrap_or(&self.peer))
+        f.write_str(self.name.as_ref().unwrap_or(&self.peer))?;
+        match &self.via {
+            Some(via) => write!(f, " of {via}"),
+            None => Ok(()),
+        }
     }
 }
 

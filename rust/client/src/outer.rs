@@ -1,0 +1,110 @@
+//! The tunnel through which another goes, as the tunnel's process is told of it.
+
+use std::net::SocketAddr;
+
+use convoy_config::{Config, Peer};
+use convoy_daemon::supervised::{
+    outer::{OuterPeer, OuterTunnel, OwnSecret},
+    protocol::{Key, Secret},
+};
+
+/// Remembers the last message about the outer tunnel that the tunnel's process got.
+#[derive(Debug, Default)]
+pub(crate) struct Outer {
+    /// `None` if the process has none, or one of an earlier supervisor.
+    told: Option<OuterTunnel>,
+}
+
+impl Outer {
+    /// Notes that there is a process that this supervisor has told nothing.
+    pub(crate) fn begin(&mut self) {
+        self.told = None;
+    }
+
+    /// Returns what the process is to be told, if it does not know it. `address` is a peer's for now.
+    pub(crate) fn news(
+        &self,
+        config: &Config,
+        address: impl Fn(&Peer) -> Option<SocketAddr>,
+    ) -> Option<OuterTunnel> {
+        let outer = worded(&config.via.as_ref()?.config, address)?;
+        (self.told.as_ref() != Some(&outer)).then_some(outer)
+    }
+
+    /// Notes a message that the process got.
+    pub(crate) fn note_told(&mut self, outer: OuterTunnel) {
+        self.told = Some(outer);
+    }
+}
+
+/// Words an outer tunnel; `None` without a private key, which the configuration does not allow.
+fn worded(outer: &Config, address: impl Fn(&Peer) -> Option<SocketAddr>) -> Option<OuterTunnel> {
+    let it = &outer.interface;
+    let peers = outer.peers.iter().map(|peer| OuterPeer {
+        peer: Key(peer.public_key.value),
+        preshared_key: peer
+            .preshared_key
+            .as_ref()
+            .map(|key| Secret(key.value.clone())),
+        endpoint: address(peer),
+        persistent_keepalive: peer.persistent_keepalive.as_ref().map_or(0, |it| it.value),
+        allowed_ips: peer.allowed_ips.iter().map(|it| it.value).collect(),
+    });
+    Some(OuterTunnel {
+        private_key: OwnSecret(it.private_key.as_ref()?.value.clone()),
+        addresses: it.addresses.iter().map(|own| own.address()).collect(),
+        peers: peers.collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    const INNER: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n#convoy: Via = hop\n\
+        [Peer]\nPublicKey = TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=\nEndpoint = 203.0.113.7:1\n";
+    const OUTER: &str = "[Interface]\nPrivateKey = 2AnoYzJg3Rcx8LtVbAs4eSpnkDWbMRmCCyALgGBmFXk=\nAddress = 10.9.0.2/32\n\
+        [Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nEndpoint = 192.0.2.1:2\n\
+        AllowedIPs = 0.0.0.0/0\n";
+
+    #[test]
+    fn the_process_is_told_once_of_each_state_and_again_if_it_is_another_one() {
+        let config = read();
+        let address = |peer: &Peer| peer.endpoints.first().and_then(|it| it.value.address());
+        let mut outer = Outer::default();
+        let news = outer.news(&config, address).expect("news");
+        assert_eq!(
+            news.addresses,
+            ["10.9.0.2".parse::<std::net::IpAddr>().unwrap()]
+        );
+        assert_eq!(news.peers[0].endpoint, Some("192.0.2.1:2".parse().unwrap()));
+        outer.note_told(news);
+        assert_eq!(outer.news(&config, address), None);
+        let moved = outer.news(&config, |_| Some("192.0.2.9:2".parse().unwrap()));
+        assert!(moved.is_some());
+        outer.begin();
+        assert!(outer.news(&config, address).is_some());
+    }
+
+    #[test]
+    fn a_tunnel_that_goes_through_no_other_tells_nothing() {
+        let mut config = read();
+        config.via = None;
+        assert_eq!(Outer::default().news(&config, |_| None), None);
+        assert!(config.outer_peers().is_empty());
+    }
+
+    fn read() -> Config {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in [("hop.conf", OUTER), ("wg0.conf", INNER)] {
+            let path = directory.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        convoy_config::read(&directory.path().join("wg0.conf"))
+            .unwrap()
+            .config
+    }
+}

@@ -1,0 +1,120 @@
+//! The tunnel through which this one goes: both share a process, and no other tunnel has it meanwhile.
+
+use anyhow::{anyhow, bail, ensure};
+use convoy_config::{Config, InterfaceName};
+use convoy_host::{Host, HostError, owner};
+use convoy_keeper::KeptTunnel;
+use tracing::warn;
+
+use super::Supervisor;
+use crate::{lock::lock, state::State};
+
+impl Supervisor {
+    /// Tells the tunnel's process through which other one it goes, if it does not know. Before that, it sends nothing.
+    pub(super) async fn tell_outer(&mut self) -> anyhow::Result<()> {
+        let addresses = &self.addresses;
+        let news = self.outer.news(&self.config, |peer| addresses.of(peer));
+        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+            return Ok(());
+        };
+        if let Some(news) = news {
+            process.tell_outer(&news).await?;
+            self.outer.note_told(news);
+        }
+        Ok(())
+    }
+
+    /// Tells the tunnel what has changed by itself.
+    pub(super) async fn follow_outer(&mut self) {
+        if let Err(error) = self.tell_outer().await {
+            // A tunnel that has died gets the message when it starts again.
+            warn!("cannot tell the tunnel of the one through which it goes: {error:#}");
+        }
+    }
+
+    /// Refuses a configuration that goes through another tunnel than the present one: its process does not.
+    pub(super) fn ensure_same_outer(&self, new: &Config) -> anyhow::Result<()> {
+        let name = |config: &Config| config.via.as_ref().map(|via| via.config.name.clone());
+        let own = &self.config.name;
+        ensure!(
+            name(&self.config) == name(new),
+            "`Via` cannot change while {own} is up (fix: `convoy down {own}`, then `convoy up {own}`)"
+        );
+        Ok(())
+    }
+}
+
+impl Supervisor {
+    /// Warns of endpoints whose names have led to addresses that the outer tunnel does not reach.
+    pub(super) fn unreached(&self) -> Vec<String> {
+        let Some(via) = &self.config.via else {
+            return Vec::new();
+        };
+        let allowed = via.config.peers.iter().flat_map(|it| &it.allowed_ips);
+        let allowed: Vec<_> = allowed.collect();
+        let addresses = self.config.peers.iter();
+        let addresses = addresses.filter_map(|peer| self.addresses.of(peer));
+        let unreached = addresses.filter(|it| !allowed.iter().any(|net| net.holds(it.ip())));
+        let name = &via.config.name;
+        unreached
+            .map(|endpoint| {
+                format!(
+                    "the endpoint {endpoint} is not within `AllowedIPs` of {name}, so nothing reaches it (fix: add it \
+                     there, then `convoy reload {}`)",
+                    self.config.name
+                )
+            })
+            .collect()
+    }
+}
+
+/// Locks the tunnel through which another goes, so that nobody brings it up meanwhile.
+///
+/// # Errors
+/// If it is up, or another goes through it.
+pub(super) async fn lock_outer(config: &Config) -> anyhow::Result<Option<Host>> {
+    let Some(via) = &config.via else {
+        return Ok(None);
+    };
+    let (own, other) = (&config.name, &via.config.name);
+    if let Some(inner) = State::going_through(other).filter(|inner| inner != own) {
+        bail!(
+            "{own} cannot go through {other}, as {inner} does (fix: `convoy down {inner}`, or another file with keys of \
+             its own)"
+        );
+    }
+    let is_up = || {
+        anyhow!(
+            "the tunnel {other}, through which {own} goes, is up itself (fix: `convoy down {other}`; it comes up \
+             together with {own})"
+        )
+    };
+    let host = match lock(other).await {
+        Err(HostError::Busy { .. }) => return Err(is_up()),
+        host => host?,
+    };
+    if owner::exists(other) {
+        return Err(is_up());
+    }
+    ensure!(
+        !host.has_changes(),
+        "the tunnel {other}, through which {own} goes, has left changes on this host (fix: `convoy down {other}`)"
+    );
+    Ok(Some(host))
+}
+
+/// Refuses a tunnel through which another goes.
+pub(super) fn ensure_free(name: &InterfaceName) -> anyhow::Result<()> {
+    match State::going_through(name) {
+        Some(inner) => bail!(
+            "the tunnel {inner} goes through {name}, which is up together with it (fix: `convoy down {inner}` first)"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The outer tunnel's name, for the state.
+pub(super) fn name_of(config: &Config) -> Option<String> {
+    let via = config.via.as_ref()?;
+    Some(via.config.name.as_str().to_owned())
+}

@@ -1,0 +1,100 @@
+//! What happens from `up` to `down`.
+
+use super::{BEHIND_SECOND, Hops};
+use crate::client::{
+    process::{crash, kill_all},
+    world::EVERYTHING,
+};
+
+#[test]
+fn packets_reach_the_second_hop_through_the_first_and_one_interface_is_to_see() {
+    let Some(hops) = Hops::new("") else { return };
+    let before = hops.world.dump();
+    hops.watch();
+    hops.world.up();
+    hops.reaches_behind();
+    let links = hops.world.shell("ip -o link");
+    assert!(links.contains("wg0") && !links.contains("hop"), "{links}");
+    assert!(
+        links.contains("wg0: ") && links.contains("mtu 1360"),
+        "{links}"
+    );
+    // The first hop hides the client's address.
+    assert!(hops.endpoint_at_second().starts_with("10.8.0.2:"));
+    let shown = hops.world.shell("wg show all dump");
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    hops.nothing_was_clear("up");
+    // As long as an interface of this MTU takes them.
+    hops.world
+        .shell(&format!("ping -c 3 -M do -s {} {BEHIND_SECOND}", 1360 - 28));
+    hops.world.down();
+    hops.world.shell("nft delete table inet watch");
+    hops.world.is_left_as(&before);
+}
+
+#[test]
+fn nothing_leaves_in_the_clear_while_processes_are_killed_and_the_files_change() {
+    let Some(hops) = Hops::new("#convoy: KillSwitch = on\n") else {
+        return;
+    };
+    let world = &hops.world;
+    hops.watch();
+    hops.world.up();
+    hops.reaches_behind();
+    crash(world.tunnel());
+    hops.reaches_behind();
+    hops.nothing_was_clear("tunnel killed");
+    crash(world.supervisor());
+    hops.reaches_behind();
+    hops.world.up();
+    hops.reaches_behind();
+    hops.nothing_was_clear("supervisor killed");
+    kill_all(world);
+    hops.world.up();
+    hops.reaches_behind();
+    hops.nothing_was_clear("both killed");
+    world.shell("wg set wg0 fwmark 0x1234 listen-port 7777");
+    hops.reaches_behind();
+    hops.nothing_was_clear("wg set");
+    // The first hop goes, but nothing goes around it.
+    world.shell_at(&world.server, "ip link set wg0 down");
+    world.shell(&format!("ping -c 3 -W 1 {BEHIND_SECOND} || true"));
+    assert_eq!(hops.counted("clear"), 0);
+    world.shell_at(&world.server, "ip link set wg0 up");
+    hops.reaches_behind();
+    hops.nothing_was_clear("first hop down");
+}
+
+#[test]
+fn either_file_can_be_changed_while_the_tunnel_is_up() {
+    let Some(hops) = Hops::new("") else { return };
+    let world = &hops.world;
+    hops.world.up();
+    hops.reaches_behind();
+    let tunnel = world.tunnel();
+    // The outer file: another port of the first hop.
+    world.shell_at(&world.server, "wg set wg0 listen-port 443");
+    hops.configure_first(&EVERYTHING.replace(":51820", ":443"));
+    world.convoy(&["reload", "wg0"]).succeeds();
+    hops.reaches_behind();
+    // The inner one.
+    hops.configure("", "198.18.0.0/15");
+    world.convoy(&["reload", "wg0"]).succeeds();
+    let routes = world.shell("ip route");
+    assert!(routes.contains("198.18.0.0/15 dev wg0"), "{routes}");
+    hops.reaches_behind();
+    // A bad outer one changes nothing.
+    hops.configure_first("Endpoint = 203.0.113.1:443\nAllowedIPs = 10.0.0.0/8\n");
+    world
+        .convoy(&["reload", "wg0"])
+        .fails_with("do not hold the endpoint 192.0.2.2");
+    hops.reaches_behind();
+    hops.configure_first(EVERYTHING);
+    let without = hops.etc("wg0.conf").replace("#convoy: Via = hop\n", "");
+    world.write("wireguard/wg0.conf", &without);
+    world
+        .convoy(&["reload", "wg0"])
+        .fails_with("`Via` cannot change while wg0 is up");
+    assert_eq!(world.tunnel(), tunnel);
+    hops.reaches_behind();
+}
