@@ -18,7 +18,6 @@ use crate::{
     report::Report,
     source::Source,
     trust::Untrusted,
-    via::Via,
 };
 
 /// The configuration of a tunnel.
@@ -40,6 +39,15 @@ pub struct Config {
     pub source: Option<Arc<Source>>,
     /// The tunnel through which this one goes.
     pub via: Option<Arc<Via>>,
+}
+
+/// The tunnel through which another goes.
+#[derive(Clone, Debug)]
+pub struct Via {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its configuration, which goes through no third.
+    pub config: Config,
 }
 
 /// The section `[Interface]`. `None` and empty lists stand for keys that are absent.
@@ -222,6 +230,9 @@ pub enum Host {
     Name(String),
 }
 
+/// Bytes by which the inner tunnel's MTU is below the outer one's: with IPv4 endpoints alone, and with others.
+const OVERHEAD: [u16; 2] = [60, 80];
+
 /// The word before the path of a direct peer's preshared key.
 pub(crate) const DIRECT_KEY_FILE: &str = "PresharedKeyFile";
 /// The protocol by which a gateway in the tunnel is asked for a port.
@@ -242,6 +253,22 @@ impl Config {
     pub fn error_at(&self, at: Place, title: &str, label: &str) -> Report {
         Report::about(&self.files, at, title, label)
     }
+
+    /// Bytes by which the MTU is below that of the tunnel through which this one goes; 0 if it goes through none.
+    #[must_use]
+    pub fn inner_overhead(&self) -> u16 {
+        match &self.via {
+            None => 0,
+            Some(_) => overhead(&self.peers),
+        }
+    }
+}
+
+/// Bytes by which the MTU of a tunnel with these peers is below that of one through which it goes.
+pub(crate) fn overhead(peers: &[Peer]) -> u16 {
+    let is_ipv4 = |host: &Host| matches!(host, Host::Ip(address) if address.is_ipv4());
+    let mut endpoints = peers.iter().flat_map(|peer| &peer.endpoints);
+    OVERHEAD[usize::from(endpoints.any(|it| !is_ipv4(&it.value.host)))]
 }
 
 impl Interface {

@@ -87,7 +87,7 @@ pub use bounds::{
 };
 pub use config::{
     Config, Direct, Endpoint, Host, Interface, KillSwitch, Nat, Peer, PortForward, SearchDomain,
-    Table, Turn,
+    Table, Turn, Via,
 };
 pub use convoy_types::{InterfaceName, MAX_DIRECT_PEERS, NameError, Prefix};
 pub use difference::difference;
@@ -107,7 +107,7 @@ pub use route_tables::SYSTEM_TABLES;
 pub use routed::Routed;
 pub use source::{SaveError, Saved, Source};
 pub use trust::{Untrusted, hooks_are_trusted};
-pub use via::{MAX_OUTER_PEERS, MAX_OUTER_PREFIXES, Via};
+pub use via::{MAX_OUTER_PEERS, MAX_OUTER_PREFIXES};
 pub use write::to_wg_quick;
 
 /// Reads a configuration: [`Reader::read`] with this machine's files and environment.

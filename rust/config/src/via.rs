@@ -8,7 +8,7 @@ use std::{
 use convoy_types::InterfaceName;
 
 use crate::{
-    config::{Config, Host, Interface, Peer},
+    config::{Config, Host, Interface, Via, overhead},
     located::{Located, Place},
     read::{Loaded, Reader},
     report::{Diagnostic, Report},
@@ -18,35 +18,6 @@ use crate::{
 pub const MAX_OUTER_PEERS: usize = 64;
 /// Most prefixes of its peers, all together.
 pub const MAX_OUTER_PREFIXES: usize = 512;
-
-/// The tunnel through which another goes.
-#[derive(Clone, Debug)]
-pub struct Via {
-    /// Its file.
-    pub path: PathBuf,
-    /// Its configuration, which goes through no third.
-    pub config: Config,
-}
-
-/// Bytes by which the inner tunnel's MTU is below the outer one's: with IPv4 endpoints alone, and with others.
-const OVERHEAD: [u16; 2] = [60, 80];
-
-impl Config {
-    /// Bytes by which the MTU is below that of the tunnel through which this one goes; 0 if it goes through none.
-    #[must_use]
-    pub fn inner_overhead(&self) -> u16 {
-        match &self.via {
-            None => 0,
-            Some(_) => overhead(&self.peers),
-        }
-    }
-}
-
-fn overhead(peers: &[Peer]) -> u16 {
-    let is_ipv4 = |host: &Host| matches!(host, Host::Ip(address) if address.is_ipv4());
-    let mut endpoints = peers.iter().flat_map(|peer| &peer.endpoints);
-    OVERHEAD[usize::from(endpoints.any(|it| !is_ipv4(&it.value.host)))]
-}
 
 /// Reads the file of the tunnel through which `loaded`, the file at `path`, goes.
 pub(crate) fn complete(reader: &Reader, path: &Path, loaded: Loaded) -> Result<Loaded, Report> {
