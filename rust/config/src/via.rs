@@ -199,6 +199,11 @@ impl Pair<'_> {
             let error = Diagnostic::error(title, at, "it would lead past the outer tunnel");
             report.push(error.also(self.via, "goes through another"));
         }
+        for turn in &it.turns {
+            let title = "`Turn` belongs in the outer tunnel's file";
+            let error = Diagnostic::error(title, turn.at, "only the first hop is on the network");
+            report.push(error.also(self.via, "goes through another"));
+        }
     }
 
     fn check_mtu(&self, report: &mut Report) {
@@ -242,6 +247,8 @@ impl Pair<'_> {
             at("Nat", &it.nat.is_on),
             first("Stun", &it.stun),
             at("PortMap", &it.port_map),
+            at("PortForward", &it.port_forward),
+            first("PostPortForward", &it.post_port_forward),
             directs.map(|it| ("Direct", it.at)).next(),
         ];
         let idle: Vec<_> = idle.into_iter().flatten().collect();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use convoy_config::{Config, Endpoint, Host};
+use convoy_config::{Config, Endpoint, Host, Turn};
 use convoy_proto::config::{Authorities, Relay, RelayTransport};
 
 /// Whether any peer of a file is to be reached by a direct path.
@@ -12,7 +12,7 @@ pub fn has_directs(config: &Config) -> bool {
 
 /// Returns the servers of a file that are no peers: STUN and TURN.
 pub fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
-    let turn = config.interface.turns.iter().map(|it| &it.value.server);
+    let turn = turns_of(config).map(|it| &it.server);
     stun_of(config).chain(turn)
 }
 
@@ -24,8 +24,7 @@ pub(crate) fn stun_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
 
 /// Returns the TURN servers of a file to which streams are opened.
 pub(crate) fn streams_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
-    let turns = config.interface.turns.iter().map(|it| &it.value);
-    let streams = turns.filter(|it| it.transport != RelayTransport::Udp);
+    let streams = turns_of(config).filter(|it| it.transport != RelayTransport::Udp);
     streams.map(|it| &it.server)
 }
 
@@ -36,8 +35,7 @@ pub(crate) fn relays_of(
     resolve: impl Fn(&Endpoint) -> Vec<SocketAddr>,
     authorities: impl Fn() -> Authorities,
 ) -> Vec<Relay> {
-    let turns = config.interface.turns.iter().map(|it| &it.value);
-    let with_password = turns.filter_map(|turn| Some((turn, turn.password.as_ref()?)));
+    let with_password = turns_of(config).filter_map(|turn| Some((turn, turn.password.as_ref()?)));
     let relays = with_password.flat_map(|(turn, password)| {
         let authorities = match turn.transport {
             RelayTransport::Tls => authorities(),
@@ -58,4 +56,11 @@ pub(crate) fn relays_of(
         })
     });
     relays.collect()
+}
+
+/// Returns the TURN servers that datagrams on the network go by: of the outer tunnel, if this one goes through one.
+fn turns_of(config: &Config) -> impl Iterator<Item = &Turn> {
+    let outer = config.via.as_ref().map(|via| &via.config);
+    let outermost = outer.unwrap_or(config);
+    outermost.interface.turns.iter().map(|it| &it.value)
 }

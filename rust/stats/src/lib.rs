@@ -68,7 +68,12 @@ pub fn report(interface: &str, snapshot: &Snapshot) -> Report {
         recent: Some(recent(&snapshot.recent)),
         counters: totals(&snapshot.counters),
         peers: peers.collect(),
-        relays: snapshot.relays.iter().map(relay::server).collect(),
+        // Of two tunnels, only the outer one is on the network.
+        relays: (snapshot.outer.as_deref().unwrap_or(snapshot))
+            .relays
+            .iter()
+            .map(relay::server)
+            .collect(),
         outer: snapshot.outer.as_deref().map(outer),
     }
 }

@@ -33,6 +33,25 @@ fn the_overhead_depends_on_the_family_of_the_endpoints() {
 }
 
 #[test]
+fn turn_servers_belong_in_the_outer_file() {
+    let scene = Scene::new();
+    scene.write("turn.password", "hunter2\n");
+    let turn = "#convoy: Turn = turn:192.0.2.9 Username = a PasswordFile = turn.password\n[Peer]";
+    let good = inner("hop", "203.0.113.7:51820");
+    scene.write("hop.conf", &OUTER.replace("[Peer]", turn));
+    let loaded = scene.read(&good).unwrap();
+    assert_eq!(loaded.config.via.unwrap().config.interface.turns.len(), 1);
+    assert!(loaded.warnings.is_empty());
+    let report = scene.read(&good.replace("[Peer]", turn)).unwrap_err();
+    let shown = report.render(false);
+    assert!(
+        shown.contains("`Turn` belongs in the outer tunnel's file"),
+        "{shown}"
+    );
+    assert!(shown.contains("wg0.conf:5"), "{shown}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_the_lines_of_both_files() {
     let inner = |endpoint: &str| inner("hop", endpoint);
     let good = inner("203.0.113.7:51820");
