@@ -270,7 +270,12 @@ mod tests {
         ),
         (
             "convoy-endpoints",
-            &["convoy-config", "convoy-names", "convoy-proto"],
+            &[
+                "convoy-carrier",
+                "convoy-config",
+                "convoy-names",
+                "convoy-proto",
+            ],
         ),
         (
             "convoy-path-mtu",
