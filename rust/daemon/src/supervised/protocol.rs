@@ -386,7 +386,7 @@ mod tests {
         assert!(!format!("{relays:?}").contains("hunter2"));
         passes(
             &relays,
-            r#"{"type":"relays","relays":[{"host":"turn.example.org","server":"192.0.2.9:3478","transport":"udp","user":"alice","password":"hunter2"}]}"#,
+            r#"{"type":"relays","relays":[{"host":"turn.example.org","server":"192.0.2.9:3478","transport":"udp","user":"alice","password":"hunter2","authorities":""}]}"#,
         );
         let outer = OuterTunnel {
             private_key: OwnSecret(PrivateKey([7; 32])),
