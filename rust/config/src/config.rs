@@ -116,6 +116,10 @@ pub struct Turn {
     pub server: Endpoint,
     /// `Username`
     pub user: String,
+    /// `CaFile`, for TLS alone.
+    pub ca_file: Option<Located<PathBuf>>,
+    /// Certificates of `CaFile` in PEM form, checked; `None` until it is read.
+    pub authorities: Option<Arc<[u8]>>,
     /// `PasswordFile`
     pub password_file: Located<PathBuf>,
     /// The contents of `PasswordFile`; `None` until it is read.
@@ -406,11 +410,11 @@ impl fmt::Display for Turn {
             RelayTransport::Tls => ("turns", ""),
         };
         let Self { server, user, .. } = self;
-        let file = self.password_file.display();
-        write!(
-            f,
-            "{scheme}:{server}{query} Username = {user} PasswordFile = {file}"
-        )
+        write!(f, "{scheme}:{server}{query} Username = {user}")?;
+        if let Some(file) = &self.ca_file {
+            write!(f, " CaFile = {}", file.display())?;
+        }
+        write!(f, " PasswordFile = {}", self.password_file.display())
     }
 }
 

@@ -1,14 +1,16 @@
-//! Files that contain one key in base64, or the password of a proxy.
+//! Files that contain one key in base64, a password, or certificates.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use convoy_types::{Password, PresharedKey};
 use zeroize::Zeroizing;
 
 use crate::{
+    authorities::check_authorities,
     base64::decode_key,
     forward::{UserPassword, login},
     located::Located,
@@ -28,6 +30,8 @@ pub(crate) struct KeyFiles<'a> {
 const MAX_BYTES: usize = 4096;
 /// Longest password in bytes (RFC 8489 §14.4).
 const MAX_PASSWORD_BYTES: usize = 508;
+/// Largest file of certificates. Decoded, it has fewer bytes than the authorities of a tunnel may.
+const MAX_AUTHORITIES_BYTES: usize = 100 << 10;
 
 impl KeyFiles<'_> {
     /// Reads a key, or reports why not.
@@ -90,14 +94,49 @@ impl KeyFiles<'_> {
         password
     }
 
+    /// Reads certificates of authorities in PEM form, or reports why not.
+    pub(crate) fn read_authorities(
+        &self,
+        path: &Located<PathBuf>,
+        report: &mut Report,
+    ) -> Option<Arc<[u8]>> {
+        let what = "file with certificates";
+        let (file, _) = self.found(path, what, MAX_AUTHORITIES_BYTES, report)?;
+        if let Err(label) = check_authorities(&file.bytes) {
+            let title = format!("invalid {what}");
+            report.push(Diagnostic::error(title, path.at, label));
+            return None;
+        }
+        Some(Arc::from(file.bytes.as_slice()))
+    }
+
+    /// Reads a file that others should not be able to read.
     fn bytes(
         &self,
         path: &Located<PathBuf>,
         what: &str,
         report: &mut Report,
     ) -> Option<Zeroizing<Vec<u8>>> {
-        let (file, is_credential) = match self.find(path) {
-            Ok(file) => file,
+        let (file, is_credential) = self.found(path, what, MAX_BYTES, report)?;
+        let mode = file.stat.st_mode & 0o7777;
+        if mode & 0o044 != 0 && !is_credential {
+            let title = format!("others can read this {what} (mode {mode:04o})");
+            let warning = Diagnostic::warning(title, path.at, "named here");
+            report.push(warning.help(format!("run: chmod go= {}", path.display())));
+        }
+        Some(file.bytes)
+    }
+
+    /// Reads the file, or reports why not; also says whether it is a credential.
+    fn found(
+        &self,
+        path: &Located<PathBuf>,
+        what: &str,
+        limit: usize,
+        report: &mut Report,
+    ) -> Option<(ReadFile, bool)> {
+        match self.find(path, limit) {
+            Ok(found) => Some(found),
             Err(error) => {
                 let title = format!("cannot read the {what}: {error}");
                 let diagnostic = Diagnostic::error(title, path.at, "named here");
@@ -109,28 +148,21 @@ impl KeyFiles<'_> {
                     ),
                     _ => diagnostic,
                 });
-                return None;
+                None
             }
-        };
-        let mode = file.stat.st_mode & 0o7777;
-        if mode & 0o044 != 0 && !is_credential {
-            let title = format!("others can read this {what} (mode {mode:04o})");
-            let warning = Diagnostic::warning(title, path.at, "named here");
-            report.push(warning.help(format!("run: chmod go= {}", path.display())));
         }
-        Some(file.bytes)
     }
 
     /// Reads the file, and says whether it is a credential.
-    fn find(&self, path: &Path) -> Result<(ReadFile, bool), OpenError> {
+    fn find(&self, path: &Path, limit: usize) -> Result<(ReadFile, bool), OpenError> {
         if let (Some(credentials), true) = (self.credentials, path.is_relative()) {
             let directory = open_directory(credentials);
-            match directory.and_then(|directory| read_file(directory.as_fd(), path, MAX_BYTES)) {
+            match directory.and_then(|directory| read_file(directory.as_fd(), path, limit)) {
                 Err(OpenError::Absent) => {}
                 other => return Ok((other?, true)),
             }
         }
-        Ok((read_file(self.directory, path, MAX_BYTES)?, false))
+        Ok((read_file(self.directory, path, limit)?, false))
     }
 }
 

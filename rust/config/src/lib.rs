@@ -42,6 +42,7 @@
 //! that are not known to be public. The text itself is wiped once it is parsed.
 
 mod assignment;
+mod authorities;
 mod base64;
 mod boot;
 mod bounds;

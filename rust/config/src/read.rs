@@ -230,6 +230,9 @@ impl<'a> Loading<'a> {
             for turn in &mut interface.turns {
                 let read = files.read_password(&turn.value.password_file, &mut self.report);
                 turn.value.password = read;
+                if let Some(path) = &turn.value.ca_file {
+                    turn.value.authorities = files.read_authorities(path, &mut self.report);
+                }
             }
         }
         for peer in &mut peers[first..] {

@@ -1,9 +1,11 @@
 //! STUN and TURN servers of a configuration.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
+use convoy_carrier::Roots;
 use convoy_config::{Config, Endpoint, Host, Turn};
 use convoy_proto::config::{Authorities, Relay, RelayTransport};
+use tracing::warn;
 
 /// Whether any peer of a file is to be reached by a direct path.
 pub fn has_directs(config: &Config) -> bool {
@@ -37,9 +39,10 @@ pub(crate) fn relays_of(
 ) -> Vec<Relay> {
     let with_password = turns_of(config).filter_map(|turn| Some((turn, turn.password.as_ref()?)));
     let relays = with_password.flat_map(|(turn, password)| {
-        let authorities = match turn.transport {
-            RelayTransport::Tls => authorities(),
-            RelayTransport::Udp | RelayTransport::Tcp => Authorities::default(),
+        let authorities = match (turn.transport, &turn.authorities) {
+            (RelayTransport::Tls, Some(pem)) => authorities_of(pem),
+            (RelayTransport::Tls, None) => authorities(),
+            (RelayTransport::Udp | RelayTransport::Tcp, _) => Authorities::default(),
         };
         let addresses = resolve(&turn.server).into_iter();
         addresses.map(move |server| Relay {
@@ -63,4 +66,15 @@ fn turns_of(config: &Config) -> impl Iterator<Item = &Turn> {
     let outer = config.via.as_ref().map(|via| &via.config);
     let outermost = outer.unwrap_or(config);
     outermost.interface.turns.iter().map(|it| &it.value)
+}
+
+/// Returns the authorities of a `CaFile`, which was checked when it was read.
+fn authorities_of(pem: &[u8]) -> Authorities {
+    match Roots::from_pem(pem) {
+        Ok(roots) => Authorities(Arc::from(roots.to_bytes())),
+        Err(error) => {
+            warn!("no authority of `CaFile` is trusted: {error}");
+            Authorities::default()
+        }
+    }
 }

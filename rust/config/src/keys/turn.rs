@@ -19,11 +19,12 @@ use crate::{
 pub(super) static INTERFACE: [Key; 1] = [Key {
     name: "Turn",
     form: Form::Server,
-    values: "SERVER Username = NAME PasswordFile = PATH; may be repeated",
+    values: "SERVER Username = NAME [CaFile = PATH] PasswordFile = PATH; may be repeated",
     meaning: "A TURN server, which relays to peers that do not answer because a firewall blocks UDP. The server is \
          turn:HOST[:PORT][?transport=tcp] or turns:HOST[:PORT]; without a port, it is 3478, or 5349 of turns. The peers \
          need no TURN. A server is asked only once a peer has not answered for 5 s, and the next one only if it fails. \
-         The file has the password alone. Names are looked up outside the tunnel.",
+         PasswordFile has the password alone. CaFile, of turns alone, has the certificates in PEM form of the only \
+         authorities that may vouch for the server; without it, those of this system may. Names are looked up outside the tunnel.",
     example: "turn:turn.example.org:3478 Username = alice PasswordFile = turn.password",
     take: Take::Interface(take_turn),
     write: Write::Interface(|it, out| out.each(&it.turns)),
@@ -38,12 +39,18 @@ const TURNS_PORT: u16 = 5349;
 
 const USER: &str = "Username";
 const FILE: &str = "PasswordFile";
+const CA: &str = "CaFile";
 const EXPECTED_USER: &str = "`Username = NAME` behind the server";
 const EXPECTED_FILE: &str = "`PasswordFile = PATH` behind the user's name";
+const EXPECTED_CA: &str = "`CaFile = PATH PasswordFile = PATH` behind the user's name";
+const EXPECTED_TLS: &str = "`CaFile` of a server by turns: alone";
 
 fn take_turn(it: &mut Interface, line: &mut Assignment<'_>) {
     let parsed = parts(line.value).and_then(|parts| {
         let (transport, server) = uri(parts.uri)?;
+        if let (Some(file), true) = (parts.ca, transport != RelayTransport::Tls) {
+            return Err(Bad::new(file, EXPECTED_TLS));
+        }
         Ok((parts, transport, server))
     });
     let Some(taken) = line.accept(line.value, parsed) else {
@@ -59,13 +66,19 @@ fn take_turn(it: &mut Interface, line: &mut Assignment<'_>) {
         transport: *transport,
         server: server.clone(),
         user: parts.user.text.to_owned(),
-        password_file: Located {
-            value: PathBuf::from(parts.file.text),
-            at: line.at(parts.file),
-        },
+        ca_file: parts.ca.map(|file| path(line, file)),
+        authorities: None,
+        password_file: path(line, parts.file),
         password: None,
     };
     it.turns.push(taken.with(turn));
+}
+
+fn path(line: &Assignment<'_>, file: Text<'_>) -> Located<PathBuf> {
+    Located {
+        value: PathBuf::from(file.text),
+        at: line.at(file),
+    }
 }
 
 /// Whether the value may contain a password, which no message may show.
@@ -80,6 +93,7 @@ pub(crate) fn may_have_password(value: Text<'_>) -> bool {
 struct Parts<'a> {
     uri: Text<'a>,
     user: Text<'a>,
+    ca: Option<Text<'a>>,
     file: Text<'a>,
 }
 
@@ -89,17 +103,49 @@ fn parts(value: Text<'_>) -> Parsed<Parts<'_>> {
         Some(rest) => first_word(rest),
         None => return Err(Bad::new(value, EXPECTED_USER)),
     };
-    if user.is_empty() || user.is(FILE) {
+    if user.is_empty() || user.is(FILE) || user.is(CA) {
         return Err(Bad::new(value, EXPECTED_USER));
     }
     if user.text.len() > MAX_USER_BYTES {
         let expected = format!("a user's name of at most {MAX_USER_BYTES} bytes");
         return Err(Bad::new(user, expected));
     }
+    let (ca, rest) = match after(rest, CA) {
+        Some(paths) => match before(paths, FILE) {
+            Some((ca, rest)) if !ca.is_empty() => (Some(ca), rest),
+            _ => return Err(Bad::new(value, EXPECTED_CA)),
+        },
+        None => (None, rest),
+    };
     match after(rest, FILE) {
-        Some(file) if !file.is_empty() => Ok(Parts { uri, user, file }),
+        Some(file) if !file.is_empty() => Ok(Parts {
+            uri,
+            user,
+            ca,
+            file,
+        }),
         _ => Err(Bad::new(value, EXPECTED_FILE)),
     }
+}
+
+/// The text before the first `word =`, and the rest, which begins with it.
+fn before<'a>(text: Text<'a>, word: &str) -> Option<(Text<'a>, Text<'a>)> {
+    let begins = |at: &usize| {
+        let (before, rest) = text.text.split_at(*at);
+        let is_word = rest
+            .split_once('=')
+            .is_some_and(|(name, _)| name.trim_end_matches(is_space).eq_ignore_ascii_case(word));
+        is_word && before.chars().next_back().is_none_or(is_space)
+    };
+    let mut starts = text.text.char_indices().map(|(at, _)| at);
+    let at = starts.find(begins)?;
+    let (before, rest) = text.text.split_at(at);
+    let start = text.start + at;
+    let before = Text {
+        start: text.start,
+        text: before,
+    };
+    Some((before.trim(), Text { start, text: rest }))
 }
 
 /// The text behind `word =`.
@@ -173,5 +219,7 @@ fn is_possible(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
+#[cfg(test)]
+mod authorities;
 #[cfg(test)]
 mod tests;
