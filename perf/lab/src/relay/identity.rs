@@ -14,6 +14,10 @@ use rustls::{
 pub struct RelayIdentity {
     /// The authority's certificate in PEM form.
     pub authority: String,
+    /// The server's certificate in PEM form.
+    pub certificate: String,
+    /// Its private key in PEM form.
+    pub key: String,
     config: Arc<ServerConfig>,
 }
 
@@ -34,6 +38,7 @@ impl RelayIdentity {
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new([name.to_owned()])?.signed_by(&key, &authority)?;
+        let pem = key.serialize_pem();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -41,6 +46,8 @@ impl RelayIdentity {
             .with_single_cert(vec![certificate.der().clone()], key)?;
         Ok(Self {
             authority: authority.pem(),
+            certificate: certificate.pem(),
+            key: pem,
             config: Arc::new(config),
         })
     }

@@ -57,6 +57,7 @@ mod status;
 mod steps;
 mod tunnel;
 mod turn;
+mod turn_streams;
 mod twice;
 mod up_and_down;
 mod userspace;

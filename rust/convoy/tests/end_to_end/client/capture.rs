@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub(super) to: IpAddr,
     /// The destination port.
     pub(super) udp: Option<u16>,
+    /// The same by TCP.
+    pub(super) tcp: Option<u16>,
     is_icmpv6: bool,
     is_icmpv4: bool,
 }
@@ -96,6 +98,10 @@ impl Seen {
             to,
             udp: match &packet.transport {
                 Some(TransportSlice::Udp(udp)) => Some(udp.destination_port()),
+                _ => None,
+            },
+            tcp: match &packet.transport {
+                Some(TransportSlice::Tcp(tcp)) => Some(tcp.destination_port()),
                 _ => None,
             },
             is_icmpv4: matches!(packet.transport, Some(TransportSlice::Icmpv4(_))),

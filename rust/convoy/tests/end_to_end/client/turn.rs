@@ -4,12 +4,9 @@
 //!  client ── nftables: UDP only to :3478 ── net, with the TURN server 203.0.113.254:3478 ── server, wireguard-go
 //! ```
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{net::SocketAddr, sync::atomic::AtomicU64};
 
-use convoy_lab::eventually;
+use convoy_lab::{RelayServer, RelayTransport, eventually};
 use serde_json::Value;
 
 use super::{
@@ -22,7 +19,7 @@ use super::{
 use crate::{
     scene::DEADLINE,
     traffic::tcp_between,
-    turn_server::{PASSWORD, TurnServer, USER},
+    turn_server::{PASSWORD, USER, start_turn},
 };
 
 const SERVER: &str = "203.0.113.254:3478";
@@ -53,16 +50,16 @@ fn behind_blocked_udp_a_stock_server_is_reached_by_turn_and_directly_once_it_pas
     let shown = world.shell("wg show wg0 endpoints");
     assert!(shown.contains(PEER), "{shown}");
     carries_large_packets(&world);
-    assert!(server.relayed.load(Ordering::Relaxed) > 0);
+    assert!(server.relayed() > 0);
     // The machine comes to a network where UDP passes.
     world.shell("nft delete table inet firewall");
     world.changes_network();
     path_becomes(&world, Value::Null);
     assert_eq!(events.until("relay_changed")["relay"], Value::Null);
     world.reaches(BEHIND[0]);
-    let carried = server.relayed.load(Ordering::Relaxed);
+    let carried = server.relayed();
     world.reaches(BEHIND[0]);
-    assert_eq!(server.relayed.load(Ordering::Relaxed), carried);
+    assert_eq!(server.relayed(), carried);
     world.changes_network_back();
     drop(events);
     world.down();
@@ -103,7 +100,7 @@ fn a_server_that_restarts_is_asked_again() {
     path_becomes(&world, SERVER.into());
     world.reaches(BEHIND[0]);
     drop(server);
-    let _server = TurnServer::start(&world.net, address());
+    let _server = start_turn(&world.net, address(), RelayTransport::Udp);
     let answers = || world.answers(BEHIND[0]).then_some(());
     assert!(eventually(6 * DEADLINE, answers).is_some());
     world.down();
@@ -124,7 +121,11 @@ fn a_server_that_is_not_there_is_told_of_and_a_reload_brings_another() {
     };
     let failed = eventually(3 * DEADLINE, relays).expect("a failure");
     assert_eq!(failed["problem"], "the relay does not answer", "{failed}");
-    let _server = TurnServer::start(&world.net, "203.0.113.254:3479".parse().unwrap());
+    let _server = start_turn(
+        &world.net,
+        "203.0.113.254:3479".parse().unwrap(),
+        RelayTransport::Udp,
+    );
     world.configure(&turn_line("203.0.113.254:3479"), EVERYTHING);
     world.convoy(&["reload", "wg0"]).succeeds();
     path_becomes(&world, "203.0.113.254:3479".into());
@@ -173,9 +174,9 @@ fn the_password_is_nowhere_outside_of_memory() {
 }
 
 /// A client behind the firewall whose file names the server, and the server.
-fn blocked(lines: &str) -> Option<(World, TurnServer)> {
+fn blocked(lines: &str) -> Option<(World, RelayServer)> {
     let world = World::new()?;
-    let server = TurnServer::start(&world.net, address());
+    let server = start_turn(&world.net, address(), RelayTransport::Udp);
     block(&world);
     world.write("wireguard/turn.password", &format!("{PASSWORD}\n"));
     let turn = turn_line(SERVER);
@@ -202,7 +203,7 @@ fn address() -> SocketAddr {
 }
 
 /// Waits until data to the peer takes this server, or none.
-fn path_becomes(world: &World, relay: Value) {
+pub(super) fn path_becomes(world: &World, relay: Value) {
     let mut last = Value::Null;
     let is_so = || {
         // A packet begins a handshake, if none is under way.
@@ -217,7 +218,7 @@ fn path_becomes(world: &World, relay: Value) {
     );
 }
 
-fn carries_large_packets(world: &World) {
+pub(super) fn carries_large_packets(world: &World) {
     let (client, server) = (&world.client, &world.server);
     let progress = AtomicU64::new(0);
     for (from, to, address) in [(client, server, BEHIND[0]), (server, client, "10.8.0.2")] {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use convoy_lab::{
-    Joined, Lab, Namespace, Router, RouterOptions, StunServer, Turn, eventually, wireguard::Daemon,
+    Joined, Lab, Namespace, RelayServer, RelayTransport, Router, RouterOptions, StunServer, Turn,
+    eventually, wireguard::Daemon,
 };
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ use crate::{
     hub::forward,
     pairing::Program,
     scene::{DEADLINE, convoy_program, lab_with, output_of, wireguard_go},
-    turn_server::{PASSWORD, TurnServer, USER},
+    turn_server::{PASSWORD, USER, start_turn},
     twins::{private_key, public_key},
 };
 
@@ -162,10 +163,10 @@ impl Friends {
 
     /// Starts a STUN server and a TURN server at the internet, and configures the one at both friends, the other one at
     /// the `owners`, with these lines.
-    pub(crate) fn use_turn(&mut self, owners: &[usize], lines: &str) -> TurnServer {
+    pub(crate) fn use_turn(&mut self, owners: &[usize], lines: &str) -> RelayServer {
         self.use_stun();
         let (place, address) = self.place_of_server();
-        let server = TurnServer::start(&place, address);
+        let server = start_turn(&place, address, RelayTransport::Udp);
         self.give_turn(owners, address, lines);
         server
     }

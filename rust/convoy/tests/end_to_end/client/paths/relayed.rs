@@ -1,7 +1,5 @@
 //! Friends whose routers let no direct path through meet by a TURN server.
 
-use std::sync::atomic::Ordering;
-
 use convoy_lab::{eventually, require_programs};
 
 use super::{HARD, friends::Friends};
@@ -17,7 +15,7 @@ fn two_hard_nats_meet_by_the_relay_that_one_has_and_the_status_says_so() {
     friends.up();
     friends.meet_by("relayed", "relayed");
     friends.talk_directly();
-    assert!(server.relayed.load(Ordering::Relaxed) > 0);
+    assert!(server.relayed() > 0);
     let is_told = || {
         let said = events.said();
         said.contains("10.8.0.2 is reached by a relay")
