@@ -43,6 +43,7 @@ const CA: &str = "CaFile";
 const EXPECTED_USER: &str = "`Username = NAME` behind the server";
 const EXPECTED_FILE: &str = "`PasswordFile = PATH` behind the user's name";
 const EXPECTED_CA: &str = "`CaFile = PATH PasswordFile = PATH` behind the user's name";
+const EXPECTED_ORDER: &str = "`CaFile = PATH` before `PasswordFile = PATH`";
 const EXPECTED_TLS: &str = "`CaFile` of a server by turns: alone";
 
 fn take_turn(it: &mut Interface, line: &mut Assignment<'_>) {
@@ -118,6 +119,7 @@ fn parts(value: Text<'_>) -> Parsed<Parts<'_>> {
         None => (None, rest),
     };
     match after(rest, FILE) {
+        Some(file) if before(file, CA).is_some() => Err(Bad::new(file, EXPECTED_ORDER)),
         Some(file) if !file.is_empty() => Ok(Parts {
             uri,
             user,

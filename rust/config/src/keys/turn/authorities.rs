@@ -123,6 +123,10 @@ fn authorities_are_of_servers_by_tls_alone_and_stand_before_the_password() {
             "`CaFile = PATH PasswordFile = PATH`",
         ),
         (
+            format!("{SERVER} PasswordFile = my password CaFile = own ca.pem"),
+            "`CaFile = PATH` before `PasswordFile = PATH`",
+        ),
+        (
             format!("{SERVER} CaFile = PasswordFile = my password"),
             "`CaFile = PATH PasswordFile = PATH`",
         ),
