@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     /// Crates that may name a dependency; no other crate may.
-    const OWNERS: [(&str, &[&str]); 21] = [
+    const OWNERS: [(&str, &[&str]); 22] = [
         ("quinn-udp", &["convoy-gso"]),
         ("socket2", &["convoy-gso"]),
         ("tun-rs", &["convoy-tun"]),
@@ -63,6 +63,7 @@ mod tests {
         ("turn-client-proto", &["convoy-turn"]),
         ("rustls", &["convoy-carrier", "convoy-lab"]),
         ("rustls-native-certs", &["convoy-carrier"]),
+        ("rustls-webpki", &["convoy-config"]),
         ("smoltcp", &["convoy-smoltcp"]),
         ("fast-socks5", &["convoy-network"]),
         (

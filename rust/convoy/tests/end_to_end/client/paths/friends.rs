@@ -348,14 +348,9 @@ impl Friend {
         Running::start(command, file("out"), file("said"))
     }
 
-    /// The status of the other friend as a direct peer.
-    pub(crate) fn direct_status(&self, other: &Self) -> Value {
-        self.find_direct_status(other)
-            .unwrap_or_else(|status| panic!("{status}"))
-    }
-
-    /// The same, or the whole status if the tunnel's process has not been told of the other friend yet.
-    fn find_direct_status(&self, other: &Self) -> Result<Value, Value> {
+    /// The status of the other friend as a direct peer, or the whole status if the tunnel's process has not been told of
+    /// it yet.
+    fn direct_status(&self, other: &Self) -> Result<Value, Value> {
         let outcome = self.convoy(&["status", "--json", "wg0"]).succeeds();
         let status: Value = serde_json::from_str(&outcome.stdout).unwrap();
         let peers = status["interfaces"][0]["peers"].as_array().unwrap();
@@ -367,7 +362,7 @@ impl Friend {
 
     /// The kind and address of the path to the other friend, or why there is none but by the hub.
     pub(crate) fn path(&self, other: &Self) -> Result<(String, String), String> {
-        let status = self.find_direct_status(other);
+        let status = self.direct_status(other);
         let status = status.map_err(|_| "it is not told of yet".to_owned())?;
         let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
         match status["path"].as_str() {
