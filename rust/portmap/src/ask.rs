@@ -14,7 +14,7 @@ use crate::{
     exchange::{LAST_WAITS, WAITS, exchange, socket},
     gateway::Gateway,
     igd,
-    mapping::{Grant, Mapping, Protocol, Target, Transport},
+    mapping::{Grant, Mapping, Protocol, Target, Transport, is_reachable},
     nat_pmp, pcp,
     problem::{Problem, Refusal},
 };
@@ -109,7 +109,7 @@ fn mapping(
     protocol: Protocol,
     grant: Grant,
 ) -> Result<(Mapping, Duration), Problem> {
-    if grant.external.ip().is_unspecified() || grant.external.port() == 0 {
+    if !is_reachable(*grant.external.ip()) || grant.external.port() == 0 {
         return Err(Problem::NoAddress(gateway.address));
     }
     let mapping = Mapping {

@@ -15,7 +15,7 @@ use tracing::debug;
 
 use crate::{
     exchange::{LAST_WAITS, WAITS, exchange, socket},
-    mapping::Transport,
+    mapping::{Transport, is_reachable},
     nat_pmp::{self, ANY_PORT},
     problem::Refusal,
 };
@@ -288,7 +288,7 @@ async fn address(socket: &UdpSocket) -> Option<Ipv4Addr> {
     let request = nat_pmp::ADDRESS_REQUEST;
     let answer = exchange(socket, &request, &WAITS[..2], nat_pmp::address).await;
     let address = answer.ok()??.ok()?;
-    (!address.is_unspecified()).then_some(address)
+    is_reachable(address).then_some(address)
 }
 
 fn system(error: std::io::Error) -> ForwardProblem {

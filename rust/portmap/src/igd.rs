@@ -22,7 +22,7 @@ use tracing::debug;
 use crate::{
     LIFETIME,
     gateway::Gateway,
-    mapping::{Control, Grant, Mapping, Target},
+    mapping::{Control, Grant, Mapping, Target, is_reachable},
     problem::Refusal,
 };
 use action::Fault;
@@ -76,7 +76,8 @@ async fn ask_now(
 ) -> Option<Result<(Grant, Control), Refusal>> {
     let (router, control) = find(gateway, target.mark).await?;
     let address = match action::external_address(&router, &control).await {
-        Ok(address) => address,
+        Ok(address) if is_reachable(address) => address,
+        Ok(_) => return Some(Err(Refusal::Reason("it is not connected"))),
         Err(fault) => return refused(fault),
     };
     let inside = (own, target.port);

@@ -78,15 +78,23 @@ async fn a_router_without_a_port_for_this_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_router_that_is_not_connected_forwards_nothing() {
-    let router = Router::start(6, |request| {
-        let mut answer = granted_by_pcp(request, 0);
-        answer[56..60].fill(0);
-        answer
-    });
-    let router = router.await;
-    let problem = router.ask().await.unwrap_err();
-    assert_eq!(problem, Problem::NoAddress(router.gateway.address));
+async fn a_router_without_an_address_that_others_can_send_to_forwards_nothing() {
+    let impossible = [
+        [0, 0, 0, 0],
+        [127, 0, 0, 1],
+        [224, 0, 0, 1],
+        [255, 255, 255, 255],
+    ];
+    for (number, address) in (6..).zip(impossible) {
+        let router = Router::start(number, move |request| {
+            let mut answer = granted_by_pcp(request, 0);
+            answer[56..60].copy_from_slice(&address);
+            answer
+        });
+        let router = router.await;
+        let problem = router.ask().await.unwrap_err();
+        assert_eq!(problem, Problem::NoAddress(router.gateway.address));
+    }
 }
 
 fn granted_by_pcp(request: &[u8], result: u8) -> Vec<u8> {

@@ -86,6 +86,27 @@ async fn a_router_without_leases_forwards_for_good() {
 }
 
 #[tokio::test]
+async fn a_router_that_is_not_connected_is_asked_for_no_port() {
+    for (number, address) in [(18, "0.0.0.0"), (19, ""), (20, "239.1.1.1")] {
+        let honest = honest("WANIPConnection:1", &[]);
+        let told = format!(
+            "<a><GetExternalIPAddressResponse/><NewExternalIPAddress>{address}</NewExternalIPAddress></a>"
+        );
+        let router = Router::start(number, move |request| {
+            match request.contains("#GetExternalIPAddress\"") {
+                true => Answer::Once(reply("200 OK", "", &told)),
+                false => honest(request),
+            }
+        });
+        let router = router.await;
+        let refusal = Refusal::Reason("it is not connected");
+        assert_eq!(router.ask().await, Some(Err(refusal)));
+        let is_add = |it: &String| it.contains("#AddPortMapping\"");
+        assert!(!router.heard().iter().any(is_add), "{address}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_says_why() {
     for (number, code, reason) in [
         (7, 606, "it is not allowed"),
