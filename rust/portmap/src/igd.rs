@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 use tracing::debug;
 
 use crate::{
@@ -137,7 +137,16 @@ async fn add(
     let mut port = suggested;
     let mut tried = 0;
     while tried < MOST_PORTS {
-        match action::add(router, control, inside, port, lease).await {
+        let unanswered = lease
+            .is_zero()
+            .then(|| Unanswered::new(router, control, port));
+        let added = action::add(router, control, inside, port, lease).await;
+        if let Some(unanswered) = unanswered
+            && added != Err(Fault::Silent)
+        {
+            unanswered.is_answered();
+        }
+        match added {
             Err(Fault::Code(ONLY_PERMANENT)) if !lease.is_zero() => lease = Duration::ZERO,
             Err(Fault::Code(CONFLICT)) => {
                 tried += 1;
@@ -147,6 +156,41 @@ async fn add(
         }
     }
     Err(Fault::Code(CONFLICT))
+}
+
+/// A mapping for good that nobody knows of yet; dropped before the router has answered, it is deleted.
+struct Unanswered {
+    router: Router,
+    control: Control,
+    /// The port outside; `None` once there is an answer.
+    port: Option<u16>,
+}
+
+impl Unanswered {
+    fn new(router: &Router, control: &Control, port: u16) -> Self {
+        Self {
+            router: router.clone(),
+            control: control.clone(),
+            port: Some(port),
+        }
+    }
+
+    fn is_answered(mut self) {
+        self.port = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let (Some(port), Ok(runtime)) = (self.port, Handle::try_current()) else {
+            return;
+        };
+        let (router, control) = (self.router.clone(), self.control.clone());
+        runtime.spawn(async move {
+            let deleted = timeout(LAST_PATIENCE, action::delete(&router, &control, port)).await;
+            debug!(port, ?deleted, "Deleted a mapping that had no answer");
+        });
+    }
 }
 
 /// Error codes of `AddPortMapping`.

@@ -86,6 +86,28 @@ async fn a_router_without_leases_forwards_for_good() {
 }
 
 #[tokio::test]
+async fn a_mapping_for_good_without_an_answer_is_deleted() {
+    let honest = honest("WANIPConnection:1", &[("Duration>600", 725)]);
+    let router = Router::start(17, move |request| {
+        match request.contains("<NewLeaseDuration>0<") {
+            true => Answer::Nothing,
+            false => honest(request),
+        }
+    });
+    let router = router.await;
+    assert_eq!(router.ask().await, None);
+    let deleted = async {
+        let is_deletion = |it: &String| it.contains("#DeletePortMapping\"");
+        while !router.heard().last().is_some_and(is_deletion) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), deleted).await.unwrap();
+    let last = router.heard().pop().unwrap();
+    assert!(last.contains("<NewExternalPort>51820<"), "{last}");
+}
+
+#[tokio::test]
 async fn a_router_that_is_not_connected_is_asked_for_no_port() {
     for (number, address) in [(18, "0.0.0.0"), (19, ""), (20, "239.1.1.1")] {
         let honest = honest("WANIPConnection:1", &[]);
@@ -205,6 +227,8 @@ enum Answer {
     /// A head, and then the same again and again.
     Endless((String, String)),
     Never,
+    /// The connection ends.
+    Nothing,
 }
 
 fn reply(status: &str, headers: &str, body: &str) -> String {
@@ -364,6 +388,7 @@ async fn send(stream: &mut TcpStream, answer: Answer, sent: &Mutex<usize>) {
             }
         }
         Answer::Never => std::future::pending().await,
+        Answer::Nothing => {}
     }
 }
 
