@@ -13,6 +13,8 @@ use super::hooks::{HookError, Hooks};
 #[derive(Debug, Default)]
 pub(crate) struct PortForward {
     kept: Option<PortForwarding>,
+    /// The port of an earlier supervisor, until a gateway is asked or none is wanted.
+    former: Option<ForwardedPort>,
     /// The port that was last told of.
     told: Option<ForwardedPort>,
     /// Why there is no gateway to ask any more.
@@ -49,23 +51,27 @@ pub(crate) fn target(config: &Config) -> Option<ForwardTarget> {
 }
 
 impl PortForward {
-    /// Asks for a port; `former` is one that an earlier supervisor had, whose hooks have run.
-    pub(crate) fn keep(&mut self, target: ForwardTarget, former: Option<&ForwardedPort>) {
+    /// Notes the port that an earlier supervisor had, whose hooks have run.
+    pub(crate) fn inherit(&mut self, former: ForwardedPort) {
+        self.hooked = former.port;
+        self.former = Some(former);
+    }
+
+    /// Asks for a port: the one of an earlier supervisor, if it was of the same gateway.
+    pub(crate) fn keep(&mut self, target: ForwardTarget) {
         if let Some(kept) = &self.kept
             && *kept.target() == target
         {
             return;
         }
-        let is_first = self.kept.is_none() && self.told.is_none();
+        let former = self.former.take_if(|it| it.gateway == target.gateway);
         self.end("another gateway is to be asked");
-        let former = former.filter(|it| is_first && it.gateway == target.gateway);
-        self.hooked = former.map_or(self.hooked, |former| former.port);
-        self.kept = Some(PortForwarding::begin(target, former.cloned()));
+        self.kept = Some(PortForwarding::begin(target, former));
     }
 
     /// Gives the port back, if there is one, for this reason. Nobody waits for the gateway.
     pub(crate) fn end(&mut self, why: &'static str) {
-        let port = self.port();
+        let port = self.port().or(self.former.take());
         if self.kept.take().is_some() {
             self.ended = why;
         }
@@ -157,7 +163,8 @@ impl PortForward {
     pub(crate) fn to_note(&self, noted: Option<&ForwardedPort>) -> Option<ForwardedPort> {
         match self.state() {
             Some(ForwardState::Asking) => noted.cloned(),
-            _ => self.port(),
+            Some(_) => self.port(),
+            None => self.former.clone(),
         }
     }
 
@@ -192,3 +199,6 @@ impl fmt::Debug for Running {
         out.write_str("Running")
     }
 }
+
+#[cfg(test)]
+mod tests;

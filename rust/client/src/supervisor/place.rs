@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::{Supervisor, react::answer};
 use crate::{
-    hooks::strays,
+    hooks::{Hooks, strays},
     metrics::{Question, next_question},
     port_forward,
 };
@@ -170,7 +170,11 @@ impl Supervisor {
     fn undo_hooks(&self) -> Progress {
         let name = &self.config.name;
         info!("Undoing the hooks of the tunnel {name}, which was killed");
-        let hooks = self.hooks(Moment::PostDown);
+        let earlier = self.earlier.as_ref();
+        let port = earlier.and_then(|earlier| earlier.port_forward.as_ref());
+        let port = port_forward::for_hooks(&self.config, port);
+        let terminal = self.terminal.as_ref();
+        let hooks = Hooks::of(&self.config, Moment::PostDown, port, terminal);
         Progress::Goes(Box::pin(async {
             if let Err(error) = hooks.run().await {
                 warn!("{:#}", anyhow::Error::from(error));

@@ -10,10 +10,7 @@ impl Supervisor {
     /// neither gateway nor hooks.
     pub(super) fn follow_port_forward(&mut self) {
         match target(&self.config) {
-            Some(target) => {
-                let former = self.state.port_forward.as_ref();
-                self.port_forward.keep(target, former);
-            }
+            Some(target) => self.port_forward.keep(target),
             None => self
                 .port_forward
                 .end("the configuration wants none any more"),

@@ -124,7 +124,10 @@ impl Supervisor {
             self.state.since = earlier.since;
             self.path_mtu.restore(&self.config, &earlier.paths);
             self.state.paths = earlier.paths;
-            self.state.port_forward = earlier.port_forward;
+            self.state.port_forward.clone_from(&earlier.port_forward);
+            if let Some(port) = earlier.port_forward {
+                self.port_forward.inherit(port);
+            }
             if earlier.paused_until.is_some() {
                 info!("The pause is over, as the supervisor that began it is gone");
             }
