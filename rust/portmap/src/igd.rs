@@ -27,7 +27,7 @@ use crate::{
 };
 use action::Fault;
 pub use action::Service;
-use http::Router;
+use http::{HttpError, Router};
 pub use place::Place;
 
 /// Time for all of it: some routers answer slowly.
@@ -52,8 +52,15 @@ pub(crate) async fn ask(
 
 /// Returns whether a router is such a device; asks for nothing.
 pub(crate) async fn is_there(gateway: &Gateway, mark: Option<u32>) -> bool {
-    let found = timeout(PATIENCE, find(gateway, mark)).await;
-    found.ok().flatten().is_some()
+    let Some((router, place)) = search(gateway, mark).await else {
+        return false;
+    };
+    match router.get(&place).await {
+        Ok(document) => description::control(&document, &place, gateway.address).is_some(),
+        // A kill switch lets only UDP out to a router that is not asked for ports.
+        Err(HttpError::Late) => true,
+        Err(_) => false,
+    }
 }
 
 /// Ends a mapping, as far as its router still hears of it.
@@ -103,6 +110,20 @@ async fn ask_now(
 
 /// Finds the service of a router that forwards ports.
 async fn find(gateway: &Gateway, mark: Option<u32>) -> Option<(Router, Control)> {
+    let (router, place) = search(gateway, mark).await?;
+    let document = match router.get(&place).await {
+        Ok(document) => document,
+        Err(error) => {
+            debug!("cannot read the router's description: {error}");
+            return None;
+        }
+    };
+    let control = description::control(&document, &place, gateway.address)?;
+    Some((router, control))
+}
+
+/// Finds the description of a router.
+async fn search(gateway: &Gateway, mark: Option<u32>) -> Option<(Router, Place)> {
     let place = match search::search(gateway, mark).await {
         Ok(place) => place?,
         Err(error) => {
@@ -115,15 +136,7 @@ async fn find(gateway: &Gateway, mark: Option<u32>) -> Option<(Router, Control)>
         interface: gateway.interface.clone(),
         mark,
     };
-    let document = match router.get(&place).await {
-        Ok(document) => document,
-        Err(error) => {
-            debug!("cannot read the router's description: {error}");
-            return None;
-        }
-    };
-    let control = description::control(&document, &place, gateway.address)?;
-    Some((router, control))
+    Some((router, place))
 }
 
 /// Adds a mapping: of the next port if somebody else has the first one, and for good if the router has no other ones.

@@ -182,6 +182,17 @@ async fn a_router_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_router_is_there_even_if_a_kill_switch_keeps_its_description_back() {
+    let router = Router::start(21, |_| Answer::Never).await;
+    assert!(is_there(&router.gateway, None).await);
+    let router = Router::start(22, honest("WANIPConnection:1", &[])).await;
+    assert!(is_there(&router.gateway, None).await);
+    let router = Router::start(23, honest("WANCommonInterfaceConfig:1", &[])).await;
+    assert!(!is_there(&router.gateway, None).await);
+    assert!(!is_there(&gateway(24), None).await);
+}
+
+#[tokio::test]
 async fn an_entity_bomb_is_no_description() {
     let bomb = "<!DOCTYPE root [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;\">]><root>&b;</root>";
     let router = Router::start(15, move |_| Answer::Once(reply("200 OK", "", bomb))).await;
