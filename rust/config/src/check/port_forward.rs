@@ -1,5 +1,7 @@
 //! Checks the gateway in the tunnel that is asked for a port.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use convoy_types::Prefix;
 
 use crate::{
@@ -32,6 +34,16 @@ pub(super) fn check(draft: &Draft, report: &mut Report) {
         report.push(Diagnostic::error(title, wanted.at, label));
         return;
     }
+    if interface
+        .addresses
+        .iter()
+        .any(|own| broadcast(&own.value) == Some(gateway))
+    {
+        let title = "the gateway of `PortForward` is a broadcast address";
+        let label = "expected the address of one machine";
+        report.push(Diagnostic::error(title, wanted.at, label));
+        return;
+    }
     let gateway = Prefix::host(gateway.into());
     let mut allowed = draft.peers.iter().flat_map(|peer| &peer.allowed_ips);
     if !allowed.any(|it| it.value.contains(&gateway)) {
@@ -39,6 +51,16 @@ pub(super) fn check(draft: &Draft, report: &mut Report) {
         let label = format!("{} is in no `AllowedIPs`", gateway.address());
         let error = Diagnostic::error(title, wanted.at, label);
         report.push(error.help("add it to the `AllowedIPs` of the provider's peer"));
+    }
+}
+
+/// Returns the broadcast address of a network that has one.
+fn broadcast(own: &Prefix) -> Option<Ipv4Addr> {
+    match own.network().address() {
+        IpAddr::V4(network) if own.length() < 31 => {
+            Some((u32::from(network) | u32::MAX >> own.length()).into())
+        }
+        _ => None,
     }
 }
 

@@ -43,6 +43,10 @@ fn a_gateway_that_no_packet_would_reach_is_refused() {
             "Address = 10.2.0.2/32\n#convoy: PortForward = nat-pmp 11.2.0.1",
             "the gateway of `PortForward` is not in the tunnel",
         ),
+        (
+            "Address = 10.2.0.2/24\n#convoy: PortForward = nat-pmp 10.2.0.255",
+            "the gateway of `PortForward` is a broadcast address",
+        ),
         ("#convoy: PortForward = upnp", "`nat-pmp`, or `nat-pmp` and"),
         ("#convoy: PortForward = nat-pmp 0.0.0.0", "of one machine"),
         ("#convoy: PortForward = nat-pmp fd00::1", "of one machine"),
