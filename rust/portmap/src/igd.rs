@@ -157,7 +157,7 @@ async fn add(
         if let Some(unanswered) = unanswered
             && added != Err(Fault::Silent)
         {
-            unanswered.is_answered();
+            unanswered.confirm();
         }
         match added {
             Err(Fault::Code(ONLY_PERMANENT)) if !lease.is_zero() => lease = Duration::ZERO,
@@ -188,7 +188,7 @@ impl Unanswered {
         }
     }
 
-    fn is_answered(mut self) {
+    fn confirm(mut self) {
         self.port = None;
     }
 }
