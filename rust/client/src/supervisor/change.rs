@@ -61,8 +61,10 @@ impl Supervisor {
         let former_mark = self.mark;
         let former = self.become_as(new, mark);
         if let Err(error) = self.set_difference(&former, former_mark).await {
-            // The tunnel takes an update as a whole or not at all.
+            // The tunnel takes an update as a whole or not at all; these went before it.
             self.become_as(former, former_mark);
+            self.follow_outer().await;
+            self.follow_directs().await;
             return Err(error);
         }
         let Err(error) = self.apply().await else {

@@ -1,5 +1,7 @@
 //! What happens from `up` to `down`.
 
+use std::net::UdpSocket;
+
 use super::{BEHIND_SECOND, Hops};
 use crate::client::{
     process::{crash, kill_all},
@@ -96,5 +98,22 @@ fn either_file_can_be_changed_while_the_tunnel_is_up() {
         .convoy(&["reload", "wg0"])
         .fails_with("`Via` cannot change while wg0 is up");
     assert_eq!(world.tunnel(), tunnel);
+    hops.reaches_behind();
+}
+
+#[test]
+fn a_reload_that_the_tunnel_refuses_leaves_the_outer_one_as_it_was() {
+    let Some(hops) = Hops::new("") else { return };
+    let world = &hops.world;
+    let bound = world.client.run(|| UdpSocket::bind("0.0.0.0:7777"));
+    let _holder = bound.unwrap().unwrap();
+    world.up();
+    hops.reaches_behind();
+    hops.configure_first(&EVERYTHING.replace(":51820", ":9"));
+    hops.configure("ListenPort = 7777\n", "0.0.0.0/0");
+    world.convoy(&["reload", "wg0"]).fails_with("Address already in use");
+    let status = world.status();
+    let endpoint = &status["via"]["peers"][0]["endpoint"];
+    assert_eq!(endpoint, "203.0.113.1:51820", "{status}");
     hops.reaches_behind();
 }
