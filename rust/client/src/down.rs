@@ -15,7 +15,12 @@ use convoy_supervision::{
 };
 use tracing::warn;
 
-use super::{args::DownArgs, lock::lock, state::State, take_down::Remains};
+use super::{
+    args::DownArgs,
+    lock::{ensure_free, lock},
+    state::State,
+    take_down::Remains,
+};
 
 /// Takes tunnels down.
 pub fn run(args: &DownArgs) -> anyhow::Result<()> {
@@ -43,7 +48,10 @@ pub fn run(args: &DownArgs) -> anyhow::Result<()> {
 fn all(args: &DownArgs) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     let own = userspace::all().into_iter().map(|(name, _)| name);
-    for name in places::all().into_iter().chain(own) {
+    let mut names = places::all();
+    // An outer tunnel goes down together with the one that goes through it.
+    names.retain(|it| State::going_through(it).is_none());
+    for name in names.into_iter().chain(own) {
         let mut outcome = take_down(&name, args.open_kill_switch).map(drop);
         if args.open_kill_switch {
             outcome = outcome.and(open(&name));
@@ -81,6 +89,7 @@ fn take_down(name: &InterfaceName, is_quiet: bool) -> anyhow::Result<bool> {
         Ok(Reply::Failed { reason }) => bail!(reason),
         Ok(Reply::Status(_)) => bail!("the supervisor's answer is unexpected"),
         Err(AskError::NoSupervisor) if places::has_remains(name) => {
+            ensure_free(name)?;
             say(&format!(
                 "convoy: {name} has no supervisor any more: undoing what it left"
             ));
@@ -111,6 +120,11 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     // Nobody can bring it up meanwhile.
     let host = lock(name).await?;
     let state = State::read(name);
+    let outer = state.as_ref().and_then(|state| state.via.as_ref());
+    let outer_lock = match outer.and_then(|outer| outer.parse().ok()) {
+        Some(outer) => lock(&outer).await.ok().filter(|host| !host.has_changes()),
+        None => None,
+    };
     let path = state.as_ref().map(|state| state.config.clone());
     let config = path.as_ref().and_then(|path| read(path, keeps_kill_switch));
     // A control socket that nobody listens at.
@@ -126,7 +140,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         name: name.clone(),
         config,
         host: Some(host),
-        outer_lock: None,
+        outer_lock,
         tunnel: None,
         interface: None,
         port_mapping: state.as_ref().and_then(State::mapping).cloned(),

@@ -2,11 +2,15 @@
 
 use std::{os::unix::net::UnixStream, time::Instant};
 
+use anyhow::bail;
 use convoy_config::InterfaceName;
 use convoy_daemon::places;
 use convoy_host::{Host, HostError, Options};
 use convoy_process::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
 use tokio::time::sleep;
+use tracing::warn;
+
+use crate::state::State;
 
 /// Locks `name` and takes over what earlier processes changed for it. Waits for a supervisor that was killed: the
 /// kernel releases its lock once all its threads have ended.
@@ -24,5 +28,24 @@ pub(crate) async fn lock(name: &InterfaceName) -> Result<Host, HostError> {
             return locked;
         }
         sleep(ENDING_PAUSE).await;
+    }
+}
+
+/// Lets go of a lock, and leaves nothing behind unless earlier processes did.
+pub(crate) async fn unlock(host: Host) {
+    if !host.has_changes()
+        && let Err(error) = host.undo().await
+    {
+        warn!("{error}");
+    }
+}
+
+/// Refuses a tunnel through which another goes.
+pub(crate) fn ensure_free(name: &InterfaceName) -> anyhow::Result<()> {
+    match State::going_through(name) {
+        Some(inner) => bail!(
+            "the tunnel {inner} goes through {name}, which is up together with it (fix: `convoy down {inner}` first)"
+        ),
+        None => Ok(()),
     }
 }

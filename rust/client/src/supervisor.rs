@@ -50,6 +50,7 @@ use tracing::{info, warn};
 
 use super::{
     changed::Changed,
+    lock::unlock,
     metrics::Metrics,
     outer::Outer,
     port_forward::PortForward,
@@ -206,6 +207,9 @@ impl Supervisor {
     /// Ends a start that has changed nothing; returns why it failed.
     async fn leave(mut self, error: anyhow::Error) -> anyhow::Error {
         let name = &self.config.name;
+        if let Some(outer) = self.outer_lock.take() {
+            unlock(outer).await;
+        }
         match self.host.take() {
             Some(host) if host.has_changes() => {
                 anyhow!("{error:#}\nwhat was left of {name} stays as it was")

@@ -1,13 +1,16 @@
 //! The tunnel through which this one goes: both share a process, and no other tunnel has it meanwhile.
 
 use anyhow::{anyhow, bail, ensure};
-use convoy_config::{Config, InterfaceName};
+use convoy_config::Config;
 use convoy_host::{Host, HostError, owner};
 use convoy_keeper::KeptTunnel;
 use tracing::warn;
 
 use super::Supervisor;
-use crate::{lock::lock, state::State};
+use crate::{
+    lock::{lock, unlock},
+    state::State,
+};
 
 impl Supervisor {
     /// Tells the tunnel's process through which other one it goes, if it does not know. Before that, it sends nothing.
@@ -94,6 +97,7 @@ pub(super) async fn lock_outer(config: &Config) -> anyhow::Result<Option<Host>> 
         host => host?,
     };
     if owner::exists(other) {
+        unlock(host).await;
         return Err(is_up());
     }
     ensure!(
@@ -101,16 +105,6 @@ pub(super) async fn lock_outer(config: &Config) -> anyhow::Result<Option<Host>> 
         "the tunnel {other}, through which {own} goes, has left changes on this host (fix: `convoy down {other}`)"
     );
     Ok(Some(host))
-}
-
-/// Refuses a tunnel through which another goes.
-pub(super) fn ensure_free(name: &InterfaceName) -> anyhow::Result<()> {
-    match State::going_through(name) {
-        Some(inner) => bail!(
-            "the tunnel {inner} goes through {name}, which is up together with it (fix: `convoy down {inner}` first)"
-        ),
-        None => Ok(()),
-    }
 }
 
 /// The outer tunnel's name, for the state.

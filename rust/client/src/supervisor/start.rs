@@ -26,12 +26,12 @@ use tracing::info;
 
 use super::{
     Supervisor, Wanted,
-    outer::{ensure_free, lock_outer, name_of},
+    outer::{lock_outer, name_of},
 };
 use crate::{
     changed::{self, Changed},
     hooks::Hooks,
-    lock::lock,
+    lock::{ensure_free, lock, unlock},
     outer::Outer,
     port_forward::{PortForward, for_hooks},
     port_map::PortMap,
@@ -46,7 +46,13 @@ impl Supervisor {
         let config = wanted.config;
         ensure_free(&config.name)?;
         let host = lock(&config.name).await?;
-        let outer_lock = lock_outer(&config).await?;
+        let outer_lock = match lock_outer(&config).await {
+            Ok(lock) => lock,
+            Err(refused) => {
+                unlock(host).await;
+                return Err(refused);
+            }
+        };
         let start = Start::Host {
             has_hooks: config.interface.has_hooks(),
             is_kill_switch_closed: host.has_kill_switch().await,

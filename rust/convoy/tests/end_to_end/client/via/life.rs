@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use super::{BEHIND_SECOND, Hops};
 use crate::client::{
     process::{crash, kill_all},
-    world::EVERYTHING,
+    world::{EVERYTHING, World},
 };
 
 #[test]
@@ -111,9 +111,38 @@ fn a_reload_that_the_tunnel_refuses_leaves_the_outer_one_as_it_was() {
     hops.reaches_behind();
     hops.configure_first(&EVERYTHING.replace(":51820", ":9"));
     hops.configure("ListenPort = 7777\n", "0.0.0.0/0");
-    world.convoy(&["reload", "wg0"]).fails_with("Address already in use");
+    world
+        .convoy(&["reload", "wg0"])
+        .fails_with("Address already in use");
     let status = world.status();
     let endpoint = &status["via"]["peers"][0]["endpoint"];
     assert_eq!(endpoint, "203.0.113.1:51820", "{status}");
     hops.reaches_behind();
+}
+
+#[test]
+fn all_tunnels_go_down_without_a_name_and_nothing_is_left_after_a_crash_or_a_refusal() {
+    let Some(hops) = Hops::new("") else { return };
+    let world = &hops.world;
+    let before = world.dump();
+    world.up();
+    world
+        .convoy(&["down", "hop"])
+        .fails_with("the tunnel wg0 goes through hop");
+    world.convoy(&["down", "--all"]).succeeds();
+    world.is_left_as(&before);
+    assert_eq!(left(world), "");
+    world.up();
+    kill_all(world);
+    world.convoy(&["down", "wg0"]).succeeds();
+    assert_eq!(left(world), "");
+    // An interface that is in the way.
+    world.shell("ip link add hop type veth peer name other");
+    world.convoy(&["up", "wg0"]).fails_with("is up itself");
+    assert_eq!(left(world), "");
+}
+
+/// Files of both tunnels.
+fn left(world: &World) -> String {
+    world.shell("ls -d /run/convoy/wg0.* /run/convoy/hop.* 2>/dev/null || true")
 }
