@@ -20,6 +20,8 @@ pub struct Outer {
     pub addresses: Vec<IpAddr>,
     /// Its peers, each with everything that is configured.
     pub peers: Vec<PeerUpdate>,
+    /// Peers that leave where they have roamed, even if their configured endpoints are the same.
+    pub moved: Vec<PublicKey>,
 }
 
 /// A change of the outer tunnel.
@@ -42,12 +44,27 @@ pub(crate) struct OuterPlanner {
 
 impl OuterPlanner {
     pub(crate) fn plan(&mut self, outer: Outer) -> OuterPlan {
+        let addresses = outer.addresses.clone();
+        let update = self.update(outer);
+        if self.port == 0 {
+            // The ports from which a host sends (RFC 6335, section 6).
+            self.port = rand::rng().random_range(49_152..=u16::MAX);
+        }
+        OuterPlan {
+            plan: self.planner.plan(update),
+            addresses,
+            port: self.port,
+        }
+    }
+
+    /// Returns what is to be set, and notes the endpoints.
+    fn update(&mut self, outer: Outer) -> DeviceUpdate {
         let mut former = std::mem::take(&mut self.peers);
         let mut peers = Vec::new();
         for mut peer in outer.peers {
             let was = former.remove(&peer.public_key);
             self.peers.insert(peer.public_key, peer.endpoint);
-            if was == Some(peer.endpoint) {
+            if was == Some(peer.endpoint) && !outer.moved.contains(&peer.public_key) {
                 peer.endpoint = None;
             }
             peer.replace_allowed_ips = true;
@@ -57,19 +74,38 @@ impl OuterPlanner {
             remove: true,
             ..PeerUpdate::new(key)
         });
-        let update = DeviceUpdate {
+        DeviceUpdate {
             private_key: Some(Some(outer.private_key)),
             peers: gone.chain(peers).collect(),
             ..DeviceUpdate::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_roams_stays_there_unless_it_is_moved() {
+        let key = PublicKey([2; 32]);
+        let outer = |moved: &[PublicKey]| {
+            let mut peer = PeerUpdate::new(key);
+            peer.endpoint = Some(([192, 0, 2, 1], 51_820).into());
+            Outer {
+                private_key: PrivateKey([1; 32]),
+                addresses: Vec::new(),
+                peers: vec![peer],
+                moved: moved.to_vec(),
+            }
         };
-        if self.port == 0 {
-            // The ports from which a host sends (RFC 6335, section 6).
-            self.port = rand::rng().random_range(49_152..=u16::MAX);
-        }
-        OuterPlan {
-            plan: self.planner.plan(update),
-            addresses: outer.addresses,
-            port: self.port,
-        }
+        let mut planner = OuterPlanner::default();
+        let mut sets_endpoint = |moved: &[PublicKey]| {
+            let update = planner.update(outer(moved));
+            update.peers[0].endpoint.is_some()
+        };
+        assert!(sets_endpoint(&[]));
+        assert!(!sets_endpoint(&[]));
+        assert!(sets_endpoint(&[key]));
     }
 }

@@ -157,6 +157,7 @@ impl Scene {
             private_key: outer_key(),
             addresses: vec![OWN.into()],
             peers: vec![to_first],
+            moved: Vec::new(),
         }
     }
 

@@ -1,18 +1,21 @@
 //! The tunnel through which another goes, as the tunnel's process is told of it.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use convoy_config::{Config, Peer};
 use convoy_daemon::supervised::{
     outer::{OuterPeer, OuterTunnel, OwnSecret},
     protocol::{Key, Secret},
 };
+use convoy_proto::config::PublicKey;
 
 /// Remembers the last message about the outer tunnel that the tunnel's process got.
 #[derive(Debug, Default)]
 pub(crate) struct Outer {
     /// `None` if the process has none, or one of an earlier supervisor.
     told: Option<OuterTunnel>,
+    /// Peers that are to leave where they have roamed, as the process is not told yet.
+    moved: BTreeSet<PublicKey>,
 }
 
 impl Outer {
@@ -21,18 +24,30 @@ impl Outer {
         self.told = None;
     }
 
+    /// Takes these peers to their addresses for now, even if they are the ones that the process was told of.
+    pub(crate) fn move_peers(&mut self, peers: &[PublicKey]) {
+        self.moved.extend(peers);
+    }
+
     /// Returns what the process is to be told, if it does not know it. `address` is a peer's for now.
     pub(crate) fn news(
         &self,
         config: &Config,
         address: impl Fn(&Peer) -> Option<SocketAddr>,
     ) -> Option<OuterTunnel> {
-        let outer = worded(&config.via.as_ref()?.config, address)?;
-        (self.told.as_ref() != Some(&outer)).then_some(outer)
+        let mut outer = worded(&config.via.as_ref()?.config, address)?;
+        let is_known = self.told.as_ref() == Some(&outer);
+        for peer in &mut outer.peers {
+            peer.is_moved = self.moved.contains(&peer.peer.0);
+        }
+        let has_moved = outer.peers.iter().any(|it| it.is_moved);
+        (has_moved || !is_known).then_some(outer)
     }
 
     /// Notes a message that the process got.
-    pub(crate) fn note_told(&mut self, outer: OuterTunnel) {
+    pub(crate) fn note_told(&mut self, mut outer: OuterTunnel) {
+        outer.peers.iter_mut().for_each(|it| it.is_moved = false);
+        self.moved.clear();
         self.told = Some(outer);
     }
 }
@@ -47,6 +62,7 @@ fn worded(outer: &Config, address: impl Fn(&Peer) -> Option<SocketAddr>) -> Opti
             .as_ref()
             .map(|key| Secret(key.value.clone())),
         endpoint: address(peer),
+        is_moved: false,
         persistent_keepalive: peer.persistent_keepalive.as_ref().map_or(0, |it| it.value),
         allowed_ips: peer.allowed_ips.iter().map(|it| it.value).collect(),
     });
@@ -83,7 +99,17 @@ mod tests {
         outer.note_told(news);
         assert_eq!(outer.news(&config, address), None);
         let moved = outer.news(&config, |_| Some("192.0.2.9:2".parse().unwrap()));
-        assert!(moved.is_some());
+        // It has roamed, and is to be where it was.
+        outer.note_told(moved.expect("news"));
+        outer.move_peers(&[config.outer_peers()[0].public_key.value]);
+        let back = outer.news(&config, |_| Some("192.0.2.9:2".parse().unwrap()));
+        let back = back.expect("news");
+        assert!(back.peers[0].is_moved);
+        outer.note_told(back);
+        assert_eq!(
+            outer.news(&config, |_| Some("192.0.2.9:2".parse().unwrap())),
+            None
+        );
         outer.begin();
         assert!(outer.news(&config, address).is_some());
     }

@@ -70,8 +70,8 @@ pub struct Changes {
     pub peers: Vec<PeerUpdate>,
     /// Peers that are to shake hands at once.
     pub handshakes: Vec<PublicKey>,
-    /// Whether peers of the tunnel through which this one goes have other endpoints.
-    pub has_other_outer: bool,
+    /// Peers of the tunnel through which this one goes with other endpoints, or back at a former one.
+    pub outer: Vec<PublicKey>,
     /// Whether STUN or TURN servers have other addresses.
     pub has_other_servers: bool,
 }
@@ -203,7 +203,7 @@ impl Addresses {
         let mut changes = Changes::default();
         while let Some((peer, endpoint)) = self.endpoints.poll_change() {
             if self.goes_through && !self.endpoints.is_inside(&peer) {
-                changes.has_other_outer = true;
+                changes.outer.push(peer);
                 continue;
             }
             changes.peers.push(PeerUpdate {

@@ -22,13 +22,14 @@ impl Supervisor {
         }
         let changes = self.addresses.changes(Instant::now());
         let has_other_servers = changes.has_other_servers;
-        let has_other_outer = changes.has_other_outer;
+        let has_other_outer = !changes.outer.is_empty();
         let has_moved = !changes.peers.is_empty() || has_other_servers || has_other_outer;
         for peer in &changes.peers {
             self.path_mtu.moved(peer.public_key);
         }
         if has_other_outer {
             self.path_mtu.want_all(&self.config);
+            self.outer.move_peers(&changes.outer);
             self.follow_outer().await;
         }
         // Before these handshakes begin.

@@ -31,6 +31,9 @@ pub struct OuterPeer {
     pub preshared_key: Option<Secret>,
     /// Its endpoint, unless its name is being looked up.
     pub endpoint: Option<SocketAddr>,
+    /// Whether it is to be there even if it has roamed since it was told to be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_moved: bool,
     /// Seconds between persistent keepalives; 0 for none.
     pub persistent_keepalive: u16,
     /// Its prefixes.
@@ -59,8 +62,10 @@ impl From<OwnSecret> for Zeroizing<String> {
 
 impl From<OuterTunnel> for Outer {
     fn from(outer: OuterTunnel) -> Self {
+        let moved = outer.peers.iter().filter(|it| it.is_moved);
         Self {
             private_key: outer.private_key.0,
+            moved: moved.map(|it| it.peer.0).collect(),
             addresses: outer.addresses,
             peers: outer.peers.into_iter().map(PeerUpdate::from).collect(),
         }

@@ -395,6 +395,7 @@ mod tests {
                 peer,
                 preshared_key: None,
                 endpoint: Some(endpoint),
+                is_moved: false,
                 persistent_keepalive: 25,
                 allowed_ips: vec!["0.0.0.0/0".parse().unwrap()],
             }],
