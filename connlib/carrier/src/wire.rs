@@ -13,6 +13,8 @@ use crate::{error::Closed, inbound::Inbound, outbound::Outbound, socket::Socket,
 const READ: usize = 64 << 10;
 /// Bytes sealed at once, in records of 16 KiB: as many wait for the socket at most.
 const SEALED_AT_ONCE: usize = 64 << 10;
+/// Most reads of the socket for TLS in one call: empty records fill no buffer that would end it.
+const MOST_READS: usize = 4;
 /// Both, and the records that TLS is opening.
 pub(crate) const BUFFER_BYTES: usize = READ + SEALED_AT_ONCE + (64 << 10);
 
@@ -44,7 +46,7 @@ impl Wire {
         connection.is_none_or(|it| !it.is_handshaking())
     }
 
-    /// Reads until the socket or the room for frames is exhausted.
+    /// Reads until the socket or the room for frames is exhausted, or the share of one call.
     pub(crate) fn read(&mut self, inbound: &mut Inbound) -> Result<(), Closed> {
         let Some(tls) = &mut self.tls else {
             while !inbound.is_full() {
@@ -58,12 +60,17 @@ impl Wire {
             }
             return Ok(());
         };
+        let mut reads = 0;
         loop {
             tls.take_plaintext(inbound)?;
             if inbound.is_full() {
                 return Ok(());
             }
             if tls.start == tls.end {
+                if reads == MOST_READS {
+                    return Ok(());
+                }
+                reads += 1;
                 match self.socket.read(&mut tls.read) {
                     Ok(0) => return Err(tls.end_of_stream()),
                     Ok(count) => (tls.start, tls.end) = (0, count),
