@@ -15,6 +15,14 @@ use crate::{adapters::ToTun, budget::Budget};
 
 /// Most handshake messages of one stream per tick: packets wait meanwhile.
 const HANDSHAKES_PER_STREAM: usize = 2;
+/// Most control messages of one stream per tick: each may concern all peers. A busy server sends a few per minute.
+const CONTROL_PER_STREAM: usize = 64;
+
+/// Decides which frames of one stream are handled in this tick.
+struct Admission {
+    handshakes: Budget,
+    control: Budget,
+}
 
 impl EventLoop {
     /// Reads from each stream once, as much as its buffer takes; returns whether there was anything.
@@ -46,20 +54,20 @@ impl EventLoop {
         if let Some(hop) = hop {
             return work_off_through(*id, carrier, node, hop, inbound, now);
         }
-        let mut handshakes = Budget::new(HANDSHAKES_PER_STREAM);
+        let mut admission = Admission::new();
         let mut worked = false;
         while carrier.has_frame() {
             if inbound.batch.is_none() {
                 inbound.batch = inbound.writer.take(now);
             }
             let frames = carrier.frames();
-            let frames = frames.take_while(|it| !is_handshake(it) || handshakes.spend());
+            let frames = frames.take_while(|it| admission.admits(it));
             let sink = &mut ToTun(inbound.batch.as_mut());
             let handled = node.handle_relay_frames(*id, frames, now, sink);
             (0..handled.datagrams).for_each(|_| carrier.advance());
             worked |= handled.datagrams > 0;
             if !handled.is_sink_full {
-                // What is left are handshake messages beyond the budget.
+                // What is left is beyond the budget.
                 return worked || carrier.has_frame();
             }
             let Some(full) = inbound.batch.take() else {
@@ -119,20 +127,51 @@ fn work_off_through(
     now: Duration,
 ) -> bool {
     let mut worked = false;
-    let mut handshakes = Budget::new(HANDSHAKES_PER_STREAM);
+    let mut admission = Admission::new();
     loop {
         worked |= pass_on(node, hop, inbound, now) > 0;
         if !hop.is_drained() || !carrier.has_frame() {
             return worked;
         }
         let frames = carrier.frames();
-        let frames = frames.take_while(|it| !is_handshake(it) || handshakes.spend());
+        let frames = frames.take_while(|it| admission.admits(it));
         let handled = hop.handle_relay_frames(id, frames, now);
         (0..handled.datagrams).for_each(|_| carrier.advance());
-        // What is left are handshake messages beyond the budget.
+        // What is left is beyond the budget.
         if handled.datagrams == 0 {
             return true;
         }
         worked = true;
+    }
+}
+
+impl Admission {
+    fn new() -> Self {
+        Self {
+            handshakes: Budget::new(HANDSHAKES_PER_STREAM),
+            control: Budget::new(CONTROL_PER_STREAM),
+        }
+    }
+
+    fn admits(&mut self, frame: &[u8]) -> bool {
+        let is_data = frame.first().is_some_and(|it| (0x40..=0x4F).contains(it));
+        match is_data {
+            true => !is_handshake(frame) || self.handshakes.spend(),
+            false => self.control.spend(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_control_messages_is_handled_over_several_ticks() {
+        let mut admission = Admission::new();
+        let message = [0; 20];
+        let admitted = (0..1_000).take_while(|_| admission.admits(&message));
+        assert_eq!(admitted.count(), CONTROL_PER_STREAM);
+        assert!(admission.admits(&[0x40, 0, 0, 4, 4, 0, 0, 0]), "data");
     }
 }
