@@ -180,3 +180,26 @@ fn prefixes<'a>(line: &mut Assignment<'a>, text: Text<'a>) -> Option<Vec<Located
     }
     Some(taken)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_server_can_have_is_refused() {
+        for address in [
+            "0.0.0.0",
+            "[::]:3478",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+        ] {
+            let refused = parse_stun_server(address).unwrap_err();
+            assert!(
+                refused.contains("an address that a server can have"),
+                "{refused}"
+            );
+        }
+        assert!(parse_stun_server("127.0.0.1").is_ok());
+    }
+}

@@ -1,13 +1,13 @@
 //! The key of relays: `Turn` of `[Interface]`.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use convoy_types::RelayTransport;
 
 use crate::{
     MAX_TURN_SERVERS,
     assignment::Assignment,
-    config::{Endpoint, Host, Interface, Turn},
+    config::{Endpoint, Interface, Turn},
     key::{CONVOY, Form, Key, Take, Write},
     located::Located,
     report::Diagnostic,
@@ -207,18 +207,7 @@ fn uri(uri: Text<'_>) -> Parsed<(RelayTransport, Endpoint)> {
         }
     };
     let port = if is_tls { TURNS_PORT } else { TURN_PORT };
-    let server = server(host, port)?;
-    match server.host {
-        Host::Ip(address) if !is_possible(address) => {
-            Err(Bad::new(host, "an address that a server can have"))
-        }
-        _ => Ok((transport, server)),
-    }
-}
-
-fn is_possible(address: IpAddr) -> bool {
-    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
+    Ok((transport, server(host, port)?))
 }
 
 #[cfg(test)]

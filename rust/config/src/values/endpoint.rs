@@ -54,18 +54,26 @@ pub(crate) fn server(value: Text<'_>, port: u16) -> Parsed<Endpoint> {
         Some(host) => host,
         None if text.contains(':') || in_brackets.is_some() => {
             let (endpoint, _) = endpoint(value)?;
-            return without_zone(value, endpoint);
+            return possible(value, endpoint);
         }
         None => host_name(value, &text)?,
     };
-    without_zone(value, Endpoint { host, port })
+    possible(value, Endpoint { host, port })
 }
 
-fn without_zone(value: Text<'_>, endpoint: Endpoint) -> Parsed<Endpoint> {
+fn possible(value: Text<'_>, endpoint: Endpoint) -> Parsed<Endpoint> {
     match endpoint.host {
         Host::Zoned(..) => Err(Bad::new(value, "an address without a zone")),
+        Host::Ip(address) if !is_possible(address) => {
+            Err(Bad::new(value, "an address that a server can have"))
+        }
         Host::Ip(_) | Host::Name(_) => Ok(endpoint),
     }
+}
+
+fn is_possible(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
 /// A search domain, or one that is only for routing look-ups (`~name`).
