@@ -11,7 +11,7 @@
 //! 2. [`Hop::handle_inbound`] for received datagrams, then [`Hop::deliver`] until [`Hop::is_drained`].
 //! 3. [`Hop::drain_held`], then [`Hop::handle_outbound`] for packets from the TUN.
 //! 4. [`Hop::send_control`], then [`Hop::hear_errors`].
-//! 5. [`Node::poll_control`] and the other calls that concern sockets: of [`Hop::node`], never of the inner node.
+//! 5. [`poll_control`](convoy_proto::Node::poll_control) and the other calls that concern sockets: of [`Hop::node`], never of the inner node.
 //!
 //! Decisions:
 //!

@@ -8,7 +8,7 @@
 //!    [`LIFETIME`] at most.
 //! 5. [`PortForwarding`] and [`withdraw_port`] do the same for a provider's port of UDP and TCP, through the tunnel.
 //!
-//! [`probe`] asks what the router speaks, for `convoy doctor`.
+//! [`probe()`] asks what the router speaks, for `convoy doctor`.
 //!
 //! The supervisor of `convoy up` may call it. It sends to the default gateway alone, from sockets that have the tunnel's
 //! mark and are bound to the gateway's interface, so they stay outside the tunnel and pass its kill switch. It never
