@@ -19,14 +19,14 @@ use crate::{
 pub(super) static INTERFACE: [Key; 1] = [Key {
     name: "Turn",
     form: Form::Server,
-    values: "SERVER Username = NAME [CaFile = PATH] PasswordFile = PATH; may be repeated",
+    values: "SERVER Username = NAME [CaFile = PATH] PasswordFile = PATH",
     meaning: "A TURN server, which relays to peers that do not answer because a firewall blocks UDP. The server is \
          turn:HOST[:PORT][?transport=tcp] or turns:HOST[:PORT]; without a port, it is 3478, or 5349 of turns. The peers \
          need no TURN. A server is asked only once a peer has not answered for 5 s, and the next one only if it fails. \
          PasswordFile has the password alone. CaFile, of turns alone, has the certificates in PEM form of the only \
          authorities that may vouch for the server; without it, those of this system may. \
          Names are looked up outside the tunnel. Direct peers meet by it where no NAT lets them meet directly; then each \
-         end needs Stun, or a server of its own.",
+         end needs Stun, or a server of its own. May be repeated.",
     example: "turn:turn.example.org:3478 Username = alice PasswordFile = turn.password",
     take: Take::Interface(take_turn),
     write: Write::Interface(|it, out| out.each(&it.turns)),
