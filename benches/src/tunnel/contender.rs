@@ -129,7 +129,7 @@ macro_rules! to {
     };
     (turn $uri:literal $rest:literal) => {
         concat!(
-            "left: #convoy: Turn = ", $uri, " Username = {user} PasswordFile = {password}", $rest, "\n",
+            "left: #convoy: Turn = ", $uri, " Username = {user}", $rest, " PasswordFile = {password}\n",
             to!(peer at "10.10.2.2:51820")
         )
     };
