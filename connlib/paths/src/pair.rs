@@ -154,7 +154,7 @@ impl Pair {
         self.unanswered >= SILENCE && time >= PATIENCE
     }
 
-    /// Whether so many probes got no reply that the path leads nowhere.
+    /// Whether enough probes have gone unanswered to give the path up.
     pub(crate) fn is_dead(&self, now: Duration) -> bool {
         let time = now.saturating_sub(self.unanswered_since);
         self.unanswered >= DEATH && time >= LAST_PATIENCE

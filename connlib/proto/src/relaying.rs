@@ -160,7 +160,7 @@ impl Node {
         self.forget_routes_by_relay();
     }
 
-    /// Asks the servers anew, because they see another address of this machine.
+    /// Requests new allocations, as the servers now see another address of this machine.
     pub(crate) fn renew_relays(&mut self, now: Duration) {
         let Some(relays) = &mut self.relays else {
             return;

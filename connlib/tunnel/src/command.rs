@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Reports the handshakes of these peers, and of no others. Returns the former ones, as freeing them
     /// takes a while.
     Follow {
-        /// Of this tunnel, and of the outer one if it goes through another.
+        /// Peers of this tunnel, and of the outer one if it goes through another.
         peers: Box<[Followed; 2]>,
         done: oneshot::Sender<Box<[Followed; 2]>>,
     },

@@ -25,7 +25,7 @@ const IPV6_MINIMUM: usize = 1280;
 pub(crate) struct TooBig<'a> {
     /// Its receiver.
     pub(crate) to: SocketAddr,
-    /// Its length in bytes, or a shorter one that is also too long by the MTU that was told.
+    /// Its length in bytes, or a shorter one that still exceeds the reported MTU.
     pub(crate) length: usize,
     /// Its beginning, as far as it is quoted.
     pub(crate) message: &'a [u8],

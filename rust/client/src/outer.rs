@@ -1,4 +1,4 @@
-//! The tunnel through which another goes, as the tunnel's process is told of it.
+//! Messages to the tunnel's process about its outer tunnel.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
@@ -24,7 +24,7 @@ impl Outer {
         self.told = None;
     }
 
-    /// Takes these peers to their addresses for now, even if they are the ones that the process was told of.
+    /// Moves these peers to their present addresses, even if the process already has them.
     pub(crate) fn move_peers(&mut self, peers: &[PublicKey]) {
         self.moved.extend(peers);
     }

@@ -1,4 +1,4 @@
-//! The TURN servers that the tunnel process is told of.
+//! Messages to the tunnel's process about TURN servers.
 
 use convoy_proto::config::Relay;
 

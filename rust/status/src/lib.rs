@@ -3,8 +3,8 @@
 //! [`describe()`] makes a status of what a tunnel reports and what its configuration and the host add; [`text`] prints it
 //! as `convoy status` does, [`watch`] shows it as it changes, and [`rates`] compares two looks.
 //!
-//! Supervisors describe themselves, and the client shows. It asks no supervisor and no tunnel: [`watch`] is told how to
-//! look. It changes nothing; of the host, it reads routes alone.
+//! Supervisors describe themselves with it, and the client shows the result. It queries no supervisor and no tunnel: the
+//! caller hands [`watch`] a function that does. It changes nothing; of the host, it reads only routes.
 
 mod describe;
 pub mod rates;

@@ -4,7 +4,7 @@
 //! 2. [`Life::serve`] brings it up and keeps it; [`Life::take_down`] ends it.
 //! 3. [`Outside`] is who asks meanwhile: clients ([`control`]), [`signals`], the service manager ([`notify`]), and a
 //!    machine that wakes up ([`sleep`]).
-//! 4. [`events`] are what subscribers are told.
+//! 4. [`events`] go to subscribers.
 //!
 //! Supervisors call it, and clients [`control::ask`]. What happens next is decided by `convoy_lifecycle`; this crate
 //! touches neither the host's network nor a tunnel, and reads no configuration file.

@@ -101,7 +101,7 @@ impl Agent {
         true
     }
 
-    /// The candidates that the peer is told: the relay's address is the last.
+    /// Candidates offered to the peer; the address at the relay comes last.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
         let mut all = self.local.clone();
         if let Some(address) = self.relay.address {

@@ -213,7 +213,7 @@ async fn a_router_with_a_shorter_mtu_is_obeyed() {
     assert_eq!(a.counters().path_mtu_changes, 1);
 }
 
-/// Of the numbers under way, one in thousands can be guessed.
+/// Guesses hit a number in flight once in thousands.
 #[tokio::test]
 async fn another_peer_cannot_shorten_the_segments_of_a_connection_nor_end_an_attempt() {
     let (a, wire) = scene();

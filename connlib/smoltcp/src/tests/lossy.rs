@@ -238,7 +238,7 @@ impl RoundTrips {
 /// 14, 28 and 56 kB, and the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_of_100_kilobytes_takes_four_round_trips() {
-    // A machine that stands still for longer than a timeout begins anew.
+    // If the machine stalls for longer than a timeout, start over.
     for _ in 0..20 {
         let (round_trips, resent) = round_trips_of_a_page().await;
         if resent == 0 {

@@ -1,4 +1,4 @@
-//! What differs for a tunnel that goes through another: its datagrams take the way through the outer one.
+//! Steps of a tick that differ for a tunnel inside another: its datagrams go through the outer one.
 
 use std::time::Duration;
 

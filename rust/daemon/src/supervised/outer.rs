@@ -31,7 +31,7 @@ pub struct OuterPeer {
     pub preshared_key: Option<Secret>,
     /// Its endpoint, unless its name is being looked up.
     pub endpoint: Option<SocketAddr>,
-    /// Whether it is to be there even if it has roamed since it was told to be.
+    /// Whether to move it back to this endpoint even if it has roamed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_moved: bool,
     /// Seconds between persistent keepalives; 0 for none.

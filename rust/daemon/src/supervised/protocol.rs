@@ -29,7 +29,7 @@ pub enum ToSupervisor {
         version: String,
         /// The interface's present name.
         interface: String,
-        /// Whether it goes through another, and sends nothing before it is told of that.
+        /// Whether it goes through an outer tunnel, and sends nothing until it is configured.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         has_outer: bool,
     },
