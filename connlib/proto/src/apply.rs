@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use convoy_noise::{Identity, PeerKeys};
+
 use crate::{
     config::{PeerUpdate, Prefix, PresharedKey, PublicKey},
     counters::DropReason,
     node::Node,
-    noise::{Identity, PeerKeys},
     peer::{Endpoint, Peer},
     plan::{PREFIXES, PeerPlan, Plan},
 };

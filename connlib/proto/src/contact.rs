@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{config::Handshakes, session::REJECT_AFTER_TIME};
+use convoy_noise::REJECT_AFTER_TIME;
+
+use crate::config::Handshakes;
 
 /// The handshakes with a peer so far; times are since boot.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use convoy_noise::{Claim, Initiation, Screened};
 use convoy_types::Datagram;
 
 use crate::{
@@ -9,7 +10,6 @@ use crate::{
     followed::Outcome,
     messages::{INITIATION, RESPONSE, index_at},
     node::Node,
-    noise::{Claim, Initiation, Screened},
     peer::Endpoint,
     relays::RelayId,
     timers::jitter,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use convoy_aead::{Open, SLOTS};
+use convoy_noise::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME};
 use convoy_types::Datagram;
 
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
     packet::{self, Congestion},
     relays::RelayId,
     seams::{PacketSink, SinkFull},
-    session::{REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME},
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
 };
 

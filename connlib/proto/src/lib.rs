@@ -23,7 +23,7 @@
 //!
 //! Deliberately left outside: sockets, the TUN, segmentation and coalescing, threads, text.
 //!
-//! The modules [`outbound`] and [`inbound`] are a packet's path. Only [`noise`] names boringtun and snow.
+//! The modules [`outbound`] and [`inbound`] are a packet's path. Handshakes and sessions are `convoy-noise`'s.
 
 pub mod allowed_ips;
 mod apply;
@@ -31,13 +31,10 @@ mod by_address;
 pub mod config;
 mod contact;
 mod control;
-mod cookies;
-pub mod counters;
 mod deadlines;
 mod direct;
 mod followed;
 mod handshake;
-mod handshake_limiter;
 mod held;
 mod icmp;
 pub mod inbound;
@@ -46,7 +43,6 @@ mod meet;
 mod messages;
 mod mss;
 mod node;
-pub mod noise;
 pub mod outbound;
 mod packet;
 mod peer;
@@ -55,22 +51,18 @@ mod prefixes;
 mod randomness;
 mod relaying;
 mod relays;
-mod replay_window;
 mod replies;
 mod return_route;
 mod seams;
-mod session;
 mod sessions;
 mod staging;
 mod sticky;
-mod tai64n;
 mod timeout;
 mod timers;
-mod token_bucket;
-mod wipe;
 
 pub use control::{CONTROL_QUEUE_BYTES, ControlDatagram};
-pub use convoy_types::{Arrival, Datagram, Destination};
+pub use convoy_noise::leave_no_trace;
+pub use convoy_types::{Arrival, Datagram, Destination, counters};
 pub use followed::{Followed, Outcome, PeerEvent};
 pub use held::HELD_BYTES;
 pub use inbound::Handled;
@@ -81,10 +73,11 @@ pub use relays::{RelayEvent, RelayFrame, RelayId};
 pub use seams::{DatagramSink, PacketSink, PacketSource, PaddablePacket, SinkFull};
 pub use staging::Staging;
 pub use sticky::SourceQuestion;
-pub use wipe::leave_no_trace;
 
-#[cfg(all(feature = "mock-clock", not(debug_assertions)))]
-compile_error!("mock-clock makes time stand still: use it in tests only");
+/// The device's key pair, and the bytes that encryption adds.
+pub mod noise {
+    pub use convoy_noise::{Identity, messages::DATA_OVERHEAD};
+}
 
 #[cfg(test)]
 extern crate self as convoy_proto;

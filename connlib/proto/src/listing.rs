@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use convoy_noise::Identity;
+
 use crate::{
     config::{Prefix, RecentTraffic, Snapshot},
     node::Node,
-    noise::Identity,
 };
 
 /// The cost of a slice, in allowed IPs; and that of a peer.

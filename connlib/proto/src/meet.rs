@@ -16,6 +16,7 @@ mod relay;
 
 use std::time::Duration;
 
+use convoy_noise::PeerKeys;
 use convoy_paths::Event;
 use convoy_types::{DirectPath, DirectPeer, DirectStatus, MAX_DIRECT_PEERS, WhyNotDirect};
 
@@ -25,7 +26,6 @@ use crate::{
     counters::DropReason,
     direct::Direct,
     node::Node,
-    noise::PeerKeys,
     peer::{Endpoint, Peer},
     randomness::Randomness,
     relays::Relayed,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use convoy_aead::Aead;
+use convoy_noise::{HandshakeLimiter, Identity, Tai64n};
 use convoy_types::Datagram;
 use slab::Slab;
 
@@ -19,18 +20,15 @@ use crate::{
     deadlines::Deadlines,
     direct::Directs,
     followed::Followed,
-    handshake_limiter::HandshakeLimiter,
     held::HeldPackets,
     messages::{DATA_OVERHEAD, index_at},
     mss::MssClamp,
-    noise::Identity,
     peer::{Endpoint, Peer},
     randomness::Randomness,
     relays::Relays,
     replies::Replies,
     return_route::RouteQuestions,
     sessions::Ended,
-    tai64n::Tai64n,
 };
 
 /// How long the limit of a path is remembered: as long as the kernel remembers a path MTU.

@@ -258,11 +258,10 @@ pub(crate) fn padded_len(len: usize, mtu: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use convoy_noise::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
+
     use super::*;
-    use crate::{
-        common::Pair,
-        session::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES},
-    };
+    use crate::common::Pair;
 
     #[test]
     fn either_side_renews_the_session_after_rekey_after_messages() {
@@ -273,7 +272,7 @@ mod tests {
             } else {
                 &mut pair.b
             };
-            set_sent(&mut sender.node, REKEY_AFTER_MESSAGES - 2);
+            skip_to(&mut sender.node, REKEY_AFTER_MESSAGES - 2);
             let handshakes = |pair: &mut Pair| pair.a.node.counters().handshakes;
             for expected in [1, 2] {
                 match is_initiator {
@@ -291,16 +290,16 @@ mod tests {
     #[test]
     fn a_session_sends_nothing_after_reject_after_messages() {
         let mut pair = Pair::connected();
-        set_sent(&mut pair.a.node, REJECT_AFTER_MESSAGES);
+        skip_to(&mut pair.a.node, REJECT_AFTER_MESSAGES);
         pair.now += crate::timers::REKEY_TIMEOUT;
         pair.a_sends(b"in a new session only");
         let sent = pair.a.take_wire(pair.now);
         assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [148]);
     }
 
-    fn set_sent(node: &mut Node, sent: u64) {
+    fn skip_to(node: &mut Node, counter: u64) {
         let session = node.peers[0].sessions.current_mut();
-        session.expect("a session").set_sent(sent);
+        session.expect("a session").skip_to(counter);
     }
 
     #[test]

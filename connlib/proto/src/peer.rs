@@ -5,19 +5,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use convoy_noise::{Cookies, Initiation, PeerKeys, Tai64n};
 use convoy_types::{Datagram, Destination, MAX_UDP_PAYLOAD};
 
 use crate::{
     config::{PeerSnapshot, PresharedKey, PublicKey},
     contact::Contact,
-    cookies::Cookies,
     direct::Direct,
-    noise::{Initiation, PeerKeys},
     prefixes::Prefixes,
     relays::Relayed,
     return_route::{ReturnRoute, RouteQuestions, Until, Way},
     sessions::Sessions,
-    tai64n::Tai64n,
     timers::Timers,
 };
 

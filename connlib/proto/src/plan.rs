@@ -6,11 +6,9 @@
 
 use std::collections::HashSet;
 
-use crate::{
-    config::{DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey},
-    noise::{Identity, PeerKeys},
-    wipe::leave_no_trace,
-};
+use convoy_noise::{Identity, PeerKeys, leave_no_trace};
+
+use crate::config::{DeviceUpdate, PeerUpdate, PresharedKey, PrivateKey, PublicKey};
 
 /// Changes of allowed IPs in one [`PeerPlan`]; further ones have a plan of their own.
 pub(crate) const PREFIXES: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::token_bucket::{Rate, TokenBucket};
+use convoy_types::{Rate, TokenBucket};
 
 /// Most errors that wait for [`crate::Node::poll_reply`].
 const WAITING: usize = 16;

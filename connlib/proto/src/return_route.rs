@@ -7,8 +7,7 @@ use std::{
 };
 
 use convoy_types::Arrival;
-
-use crate::token_bucket::{Rate, TokenBucket};
+use convoy_types::{Rate, TokenBucket};
 
 /// Least time between two questions about one peer.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);

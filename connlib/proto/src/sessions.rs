@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::session::Session;
+use convoy_noise::Session;
 
 /// How long a peer may take to use a session that it was offered: less than the time until it calls again.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -132,17 +132,26 @@ fn index(ended: Option<Box<Session>>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use convoy_noise::SessionKeys;
+
     use super::*;
-    use crate::session::looped;
 
     const T0: Duration = Duration::from_secs(500);
 
     fn responder(local: u32) -> Box<Session> {
-        looped(local, false, T0)
+        session(local, false)
     }
 
     fn initiator(local: u32) -> Box<Session> {
-        looped(local, true, T0)
+        session(local, true)
+    }
+
+    fn session(local: u32, is_initiator: bool) -> Box<Session> {
+        let keys = SessionKeys {
+            sealing: [7; 32],
+            opening: [7; 32],
+        };
+        Session::new((local, local), &keys, is_initiator, T0)
     }
 
     fn current(sessions: &Sessions) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use convoy_aead::{SLOTS, SealInPlace};
+use convoy_noise::Session;
 use convoy_turn::HEADER_LEN;
 use convoy_types::Destination;
 
@@ -12,7 +13,6 @@ use crate::{
     node::Node,
     relays::{RelayId, Wrapping},
     seams::DatagramSink,
-    session::Session,
 };
 
 /// Bytes of a slot: it holds a data message of any ordinary MTU.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::session::REJECT_AFTER_TIME;
+use convoy_noise::REJECT_AFTER_TIME;
 
 /// Time after which an unanswered initiation is retransmitted.
 pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);

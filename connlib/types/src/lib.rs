@@ -1,5 +1,5 @@
 //! Values that several crates share, each defined once: keys, prefixes, names of interfaces, updates of a device, addresses
-//! of peers, and UDP datagrams.
+//! of peers, UDP datagrams, counters of the data path and token buckets.
 //!
 //! Any crate may use it, from the sockets to the command line; it lets each name the same noun without depending on
 //! another's work. [`PrivateKey`] and [`PresharedKey`] are wiped when they are dropped, and no type here prints a
@@ -9,6 +9,7 @@
 //! the workspace.
 
 mod candidate;
+pub mod counters;
 mod datagram;
 mod direct;
 mod family;
@@ -17,6 +18,7 @@ mod keys;
 mod prefix;
 mod relay;
 mod switch;
+mod token_bucket;
 mod translated;
 mod update;
 
@@ -31,5 +33,6 @@ pub use relay::{
     Authorities, MAX_RELAYS, Password, Relay, RelayState, RelayStatus, RelayTransport,
 };
 pub use switch::Switch;
+pub use token_bucket::{Rate, TokenBucket};
 pub use translated::{Translated, is_cloud_service};
 pub use update::{AllowedIpUpdate, DeviceUpdate, PeerUpdate};

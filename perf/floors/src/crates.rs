@@ -56,8 +56,8 @@ mod tests {
         ("quinn-udp", &["convoy-gso"]),
         ("socket2", &["convoy-gso"]),
         ("tun-rs", &["convoy-tun"]),
-        ("snow", &["convoy-proto"]),
-        ("boringtun", &["convoy-proto"]),
+        ("snow", &["convoy-noise"]),
+        ("boringtun", &["convoy-noise"]),
         ("ring", &["convoy-aead"]),
         ("stun-types", &["convoy-lab", "convoy-stun"]),
         ("turn-client-proto", &["convoy-turn"]),
@@ -102,8 +102,9 @@ mod tests {
     ];
 
     /// Crates that touch neither sockets nor files nor clocks, so they cannot name what does.
-    const PURE: [&str; 11] = [
+    const PURE: [&str; 12] = [
         "convoy-lifecycle",
+        "convoy-noise",
         "convoy-packet",
         "convoy-paths",
         "convoy-types",
@@ -143,10 +144,12 @@ mod tests {
         ("convoy-carrier", &["convoy-turn"]),
         ("convoy-tun", &["convoy-packet", "convoy-types"]),
         ("convoy-gso", &["convoy-types"]),
+        ("convoy-noise", &["convoy-aead", "convoy-types"]),
         (
             "convoy-proto",
             &[
                 "convoy-aead",
+                "convoy-noise",
                 "convoy-paths",
                 "convoy-stun",
                 "convoy-turn",

@@ -15,37 +15,43 @@ use crate::{
 };
 
 /// Age from which the initiator begins a new handshake when it sends (WireGuard paper §6.1).
-pub(crate) const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
+pub const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
 /// Age from which a session neither sends nor receives (§6.1).
-pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
+pub const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 /// Sent messages after which a sender begins a new handshake (§6.1).
-pub(crate) const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
+pub const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
 /// Counter from which a session neither sends nor receives (§6.1).
-pub(crate) const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+pub const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
 /// The result of a handshake.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub(crate) struct SessionKeys {
-    pub(crate) sealing: [u8; 32],
-    pub(crate) opening: [u8; 32],
+pub struct SessionKeys {
+    /// Key of messages to the peer.
+    pub sealing: [u8; 32],
+    /// Key of messages from the peer.
+    pub opening: [u8; 32],
 }
 
 /// A session with the peer.
-pub(crate) struct Session {
+pub struct Session {
     /// The index by which the peer addresses this session.
-    pub(crate) local: u32,
-    pub(crate) remote: u32,
+    pub local: u32,
+    /// The index by which this side addresses it.
+    pub remote: u32,
     /// When its keys were derived (time since boot).
-    pub(crate) established: Duration,
+    pub established: Duration,
     /// Whether this side began the handshake.
-    pub(crate) is_initiator: bool,
+    pub is_initiator: bool,
     /// Whether the preshared key has changed since the handshake.
-    pub(crate) is_former: bool,
-    pub(crate) sealing: Key,
+    pub is_former: bool,
+    /// Key of messages to the peer.
+    pub sealing: Key,
     /// The next message's counter.
     next: u64,
-    pub(crate) opening: Key,
-    pub(crate) window: ReplayWindow,
+    /// Key of messages from the peer.
+    pub opening: Key,
+    /// Counters of messages from the peer.
+    pub window: ReplayWindow,
 }
 
 impl std::fmt::Debug for Session {
@@ -56,7 +62,7 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     /// A new session. Boxed, so that its keys are never moved and leave no copies.
-    pub(crate) fn new(
+    pub fn new(
         (local, remote): (u32, u32),
         keys: &SessionKeys,
         is_initiator: bool,
@@ -75,34 +81,40 @@ impl Session {
         })
     }
 
-    pub(crate) fn is_alive(&self, now: Duration) -> bool {
+    /// Whether it is young enough to receive.
+    #[must_use]
+    pub fn is_alive(&self, now: Duration) -> bool {
         self.age(now) < REJECT_AFTER_TIME
     }
 
-    pub(crate) fn can_send(&self, now: Duration) -> bool {
+    /// Whether it may send, by its age and its counter.
+    #[must_use]
+    pub fn can_send(&self, now: Duration) -> bool {
         self.is_alive(now) && self.next < REJECT_AFTER_MESSAGES
     }
 
     /// Whether to begin a new handshake when sending now.
-    pub(crate) fn wants_rekey(&self, now: Duration) -> bool {
+    pub fn wants_rekey(&self, now: Duration) -> bool {
         let too_many = self.next >= REKEY_AFTER_MESSAGES;
         let too_old = self.is_initiator && self.age(now) >= REKEY_AFTER_TIME;
         too_many || too_old
     }
 
-    pub(crate) fn age(&self, now: Duration) -> Duration {
+    /// The time since its keys were derived.
+    #[must_use]
+    pub fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.established)
     }
 
     /// Takes the next counter; call only if [`Self::can_send`].
-    pub(crate) fn reserve(&mut self) -> u64 {
+    pub fn reserve(&mut self) -> u64 {
         let counter = self.next;
         self.next += 1;
         counter
     }
 
     /// Writes the header of a data message with this counter to the start of `datagram`.
-    pub(crate) fn write_header(&self, counter: u64, datagram: &mut [u8]) {
+    pub fn write_header(&self, counter: u64, datagram: &mut [u8]) {
         datagram[..4].copy_from_slice(&[4, 0, 0, 0]);
         datagram[4..8].copy_from_slice(&self.remote.to_le_bytes());
         datagram[8..DATA_HEADER].copy_from_slice(&counter.to_le_bytes());
@@ -111,7 +123,7 @@ impl Session {
     /// Encrypts a single `packet` into `buffer`, with a counter reserved for it; returns the datagram.
     ///
     /// `None` if `buffer` is not at least [`DATA_OVERHEAD`] bytes longer than `packet`.
-    pub(crate) fn seal<'a>(
+    pub fn seal<'a>(
         &self,
         aead: &Aead,
         counter: u64,
@@ -128,7 +140,7 @@ impl Session {
     /// Encrypts a single packet in place, with a counter reserved for it; returns the datagram.
     ///
     /// The packet lies in `datagram` where the encrypted one will, with [`DATA_OVERHEAD`] bytes around it.
-    pub(crate) fn seal_in_place<'a>(
+    pub fn seal_in_place<'a>(
         &self,
         aead: &Aead,
         counter: u64,
@@ -142,23 +154,22 @@ impl Session {
 
     /// Decrypts one message into `slot`; returns the length of its packet if it is authentic.
     #[cfg(test)]
-    pub(crate) fn open(&self, counter: u64, ciphertext: &[u8], slot: &mut [u8]) -> Option<usize> {
+    pub fn open(&self, counter: u64, ciphertext: &[u8], slot: &mut [u8]) -> Option<usize> {
         let len = ciphertext.len() - convoy_aead::TAG;
         let open = convoy_aead::Open::new(&self.opening, counter, ciphertext, &mut slot[..len]);
         let opened = Aead::ring().open(&mut [open.ok()?]);
         opened.is_authentic(0).then_some(len)
     }
 
-    /// Pretends that this many messages were sent.
-    #[cfg(test)]
-    pub(crate) fn set_sent(&mut self, sent: u64) {
-        self.next = sent;
+    /// Skips all counters below `counter`, as if as many messages had been sent.
+    pub fn skip_to(&mut self, counter: u64) {
+        self.next = self.next.max(counter);
     }
 }
 
 /// A session whose two keys are the same: it opens what it seals.
 #[cfg(test)]
-pub(crate) fn looped(local: u32, is_initiator: bool, now: Duration) -> Box<Session> {
+fn looped(local: u32, is_initiator: bool, now: Duration) -> Box<Session> {
     let keys = SessionKeys {
         sealing: [7; 32],
         opening: [7; 32],
@@ -186,9 +197,9 @@ mod tests {
     #[test]
     fn the_message_limits_end_a_session_whatever_the_role() {
         let mut session = looped(1, false, T0);
-        session.set_sent(REKEY_AFTER_MESSAGES);
+        session.skip_to(REKEY_AFTER_MESSAGES);
         assert!(session.wants_rekey(T0) && session.can_send(T0));
-        session.set_sent(REJECT_AFTER_MESSAGES);
+        session.skip_to(REJECT_AFTER_MESSAGES);
         assert!(!session.can_send(T0));
     }
 

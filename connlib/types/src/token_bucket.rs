@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// The refill rate and the size of a [`TokenBucket`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
+pub struct Rate {
     interval: Duration,
     burst: u32,
 }
 
 impl Rate {
     /// `tokens` per second, at most `burst` of them at once.
-    pub(crate) const fn per_second(tokens: u32, burst: u32) -> Self {
+    pub const fn per_second(tokens: u32, burst: u32) -> Self {
         Self {
             interval: Duration::from_nanos(1_000_000_000 / tokens as u64),
             burst,
@@ -21,13 +21,13 @@ impl Rate {
 
 /// A bucket of tokens, initially full. Its rate is a parameter of each call, as many buckets share one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TokenBucket {
+pub struct TokenBucket {
     full_at: Duration,
 }
 
 impl TokenBucket {
     /// Takes a token; returns whether there was one.
-    pub(crate) fn take(&mut self, rate: Rate, now: Duration) -> bool {
+    pub fn take(&mut self, rate: Rate, now: Duration) -> bool {
         let has_token = self.has_token(rate, now);
         if has_token {
             self.full_at = self.full_at.max(now) + rate.interval;
@@ -36,12 +36,12 @@ impl TokenBucket {
     }
 
     /// Whether [`Self::take`] would succeed.
-    pub(crate) fn has_token(&self, rate: Rate, now: Duration) -> bool {
+    pub fn has_token(&self, rate: Rate, now: Duration) -> bool {
         self.full_at.max(now) + rate.interval <= now + rate.interval * rate.burst
     }
 
     /// Whether the bucket is full, and so equivalent to a new one.
-    pub(crate) fn is_full(&self, now: Duration) -> bool {
+    pub fn is_full(&self, now: Duration) -> bool {
         self.full_at <= now
     }
 }

@@ -12,11 +12,11 @@ const WHITENED: u32 = 0x00ff_ffff;
 
 /// A timestamp; a later one compares as greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Tai64n(pub(crate) [u8; 12]);
+pub struct Tai64n(pub [u8; 12]);
 
 impl Tai64n {
     /// The timestamp of a moment, which is given as the time since the Unix epoch.
-    pub(crate) fn at(unix: Duration) -> Self {
+    pub fn at(unix: Duration) -> Self {
         let mut stamp = [0; 12];
         let seconds = UNIX_EPOCH.saturating_add(unix.as_secs());
         stamp[..8].copy_from_slice(&seconds.to_be_bytes());

@@ -3,21 +3,25 @@
 use std::sync::Arc;
 
 use boringtun::x25519;
+use convoy_types::PublicKey;
 
-use super::identity::{Identity, KeyPair};
-use crate::{config::PublicKey, cookies::MacKeys};
+use crate::{
+    cookies::MacKeys,
+    identity::{Identity, KeyPair},
+};
 
 /// The static keys of both sides, and the keys derived from them.
-pub(crate) struct PeerKeys {
-    pub(super) statics: Arc<Statics>,
-    pub(crate) macs: MacKeys,
+pub struct PeerKeys {
+    pub(crate) statics: Arc<Statics>,
+    /// Keys for the MACs of messages to the peer.
+    pub macs: MacKeys,
 }
 
 /// The static keys of both sides, and their Diffie-Hellman result.
-pub(super) struct Statics {
-    pub(super) own: Arc<KeyPair>,
-    pub(super) peer: PublicKey,
-    pub(super) shared: x25519::SharedSecret,
+pub(crate) struct Statics {
+    pub(crate) own: Arc<KeyPair>,
+    pub(crate) peer: PublicKey,
+    pub(crate) shared: x25519::SharedSecret,
 }
 
 impl std::fmt::Debug for PeerKeys {
@@ -30,7 +34,7 @@ impl PeerKeys {
     /// Computes the Diffie-Hellman result of the two static keys.
     ///
     /// `None` for a public key of low order: anybody could impersonate such a peer.
-    pub(crate) fn new(identity: &Identity, peer: PublicKey) -> Option<Box<Self>> {
+    pub fn new(identity: &Identity, peer: PublicKey) -> Option<Box<Self>> {
         let own = Arc::clone(&identity.keys);
         let shared = own.private.diffie_hellman(&x25519::PublicKey::from(peer.0));
         let statics = Statics { own, peer, shared };

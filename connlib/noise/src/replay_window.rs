@@ -3,17 +3,17 @@
 //! It is a ring of blocks, as RFC 6479 describes. The window moves by whole blocks, so that a block is
 //! cleared at once instead of bit by bit. It is as wide as the reference's.
 
-use crate::counters::DropReason;
+use convoy_types::counters::DropReason;
 
 const BLOCK_BITS: u64 = u64::BITS as u64;
 const BLOCKS: u64 = 128;
 
 /// How far a counter may be behind the newest: all blocks of the ring but one.
-pub(crate) const WIDTH: u64 = (BLOCKS - 1) * BLOCK_BITS;
+const WIDTH: u64 = (BLOCKS - 1) * BLOCK_BITS;
 
 /// The counters received so far.
 #[derive(Debug)]
-pub(crate) struct ReplayWindow {
+pub struct ReplayWindow {
     newest: u64,
     blocks: [u64; BLOCKS as usize],
 }
@@ -29,7 +29,7 @@ impl Default for ReplayWindow {
 
 impl ReplayWindow {
     /// Whether a message with this counter may be opened; the counter is not authentic yet.
-    pub(crate) fn check(&self, counter: u64) -> Result<(), DropReason> {
+    pub fn check(&self, counter: u64) -> Result<(), DropReason> {
         if counter > self.newest {
             return Ok(());
         }
@@ -44,7 +44,7 @@ impl ReplayWindow {
     }
 
     /// Marks the counter of an authentic message as received, after checking it again.
-    pub(crate) fn mark(&mut self, counter: u64) -> Result<(), DropReason> {
+    pub fn mark(&mut self, counter: u64) -> Result<(), DropReason> {
         self.check(counter)?;
         if counter > self.newest {
             let last = self.newest / BLOCK_BITS;

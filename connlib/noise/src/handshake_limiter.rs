@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
-use crate::token_bucket::{Rate, TokenBucket};
+use convoy_types::{Rate, TokenBucket};
 
 /// Handshake messages per second above which the node is under load and asks for cookies.
 const HANDSHAKES_PER_SECOND: u64 = 200;
@@ -23,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Counts handshake messages whose MAC1 is right, and limits them by address under load.
 #[derive(Debug, Default)]
-pub(crate) struct HandshakeLimiter {
+pub struct HandshakeLimiter {
     second: Duration,
     seen: u64,
     /// Attackers choose the keys of this map, so its hash must be keyed.
@@ -35,7 +35,7 @@ pub(crate) struct HandshakeLimiter {
 
 impl HandshakeLimiter {
     /// Counts a message; returns whether the node is under load.
-    pub(crate) fn count(&mut self, now: Duration) -> bool {
+    pub fn count(&mut self, now: Duration) -> bool {
         if now.saturating_sub(self.second) >= SECOND {
             if self.seen <= HANDSHAKES_PER_SECOND {
                 self.addresses.clear();
@@ -48,19 +48,19 @@ impl HandshakeLimiter {
     }
 
     /// Whether the next message would get a cookie reply if its MAC2 were wrong.
-    pub(crate) fn would_ask(&self, now: Duration) -> bool {
+    pub fn would_ask(&self, now: Duration) -> bool {
         let is_loaded = self.seen >= HANDSHAKES_PER_SECOND;
         let is_same_second = now.saturating_sub(self.second) < SECOND;
         is_loaded && is_same_second && self.cookie_replies.has_token(COOKIE_REPLIES, now)
     }
 
     /// Whether to send one more cookie reply.
-    pub(crate) fn may_send_cookie(&mut self, now: Duration) -> bool {
+    pub fn may_send_cookie(&mut self, now: Duration) -> bool {
         self.cookie_replies.take(COOKIE_REPLIES, now)
     }
 
     /// Whether to handle a message from `address`, which has returned its cookie.
-    pub(crate) fn admit(&mut self, address: IpAddr, now: Duration) -> bool {
+    pub fn admit(&mut self, address: IpAddr, now: Duration) -> bool {
         let network = network(address);
         if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&network) {
             if now.saturating_sub(self.swept) >= BETWEEN_SWEEPS {

@@ -7,25 +7,22 @@ use boringtun::{
     x25519,
 };
 
-use super::macs::Macs;
+use convoy_types::{PrivateKey, PublicKey, counters::DropReason};
+
 use crate::{
-    config::{PrivateKey, PublicKey},
-    counters::DropReason,
-    handshake_limiter::HandshakeLimiter,
-    messages::COOKIE_REPLY,
-    wipe::leave_no_trace,
+    handshake_limiter::HandshakeLimiter, macs::Macs, messages::COOKIE_REPLY, wipe::leave_no_trace,
 };
 
 /// The device's key pair, and the MACs and cookies that belong to it.
 pub struct Identity {
-    pub(super) keys: Arc<KeyPair>,
+    pub(crate) keys: Arc<KeyPair>,
     macs: Macs,
 }
 
 /// A key pair; boringtun's type wipes the private key when it is dropped.
-pub(super) struct KeyPair {
-    pub(super) private: x25519::StaticSecret,
-    pub(super) public: x25519::PublicKey,
+pub(crate) struct KeyPair {
+    pub(crate) private: x25519::StaticSecret,
+    pub(crate) public: x25519::PublicKey,
 }
 
 impl std::fmt::Debug for Identity {
@@ -35,13 +32,19 @@ impl std::fmt::Debug for Identity {
 }
 
 /// The result of screening a handshake message.
-pub(crate) enum Screened {
+pub enum Screened {
     /// An initiation that claims this static key; not yet authenticated.
     Initiation(PublicKey),
     /// A response to the handshake with this local index.
-    Response { receiver: u32 },
+    Response {
+        /// The index.
+        receiver: u32,
+    },
     /// A cookie reply to the handshake message with this local index.
-    CookieReply { receiver: u32 },
+    CookieReply {
+        /// The index.
+        receiver: u32,
+    },
     /// Under load the sender must prove its address: this reply gives it a cookie.
     AskForCookie([u8; COOKIE_REPLY]),
 }
@@ -74,7 +77,7 @@ impl Identity {
     /// load, MAC2.
     ///
     /// `handshakes`, the rate limiter, if given, comes last before the first Diffie-Hellman operation.
-    pub(crate) fn screen(
+    pub fn screen(
         &mut self,
         from: IpAddr,
         datagram: &[u8],

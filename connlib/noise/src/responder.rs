@@ -2,24 +2,23 @@
 
 use std::time::Duration;
 
+use convoy_types::PresharedKey;
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::{
+use crate::{
+    messages::{RESPONSE, index_at},
     peer_keys::PeerKeys,
     resolver::{PSK, Role, handshake},
-};
-use crate::{
-    config::PresharedKey,
-    messages::{RESPONSE, index_at},
     session::{Session, SessionKeys},
     tai64n::Tai64n,
     wipe::leave_no_trace,
 };
 
 /// An authentic initiation, which may still be a replay: check its timestamp.
-pub(crate) struct Claim {
-    pub(crate) stamp: Tai64n,
+pub struct Claim {
+    /// The timestamp, which must exceed that of every earlier initiation.
+    pub stamp: Tai64n,
     remote: u32,
     noise: Box<HandshakeState>,
 }
@@ -27,7 +26,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// Reads an initiation of the peer; `ephemeral` draws a key for the response. `None` if the message is
     /// not authentic.
-    pub(crate) fn read(
+    pub fn read(
         keys: &PeerKeys,
         initiation: &[u8],
         ephemeral: impl FnOnce() -> Option<Zeroizing<[u8; 32]>>,
@@ -48,7 +47,7 @@ impl Claim {
     }
 
     /// Writes the response, without its MACs, into `message`; returns the session.
-    pub(crate) fn respond(
+    pub fn respond(
         self,
         local: u32,
         preshared_key: Option<&PresharedKey>,

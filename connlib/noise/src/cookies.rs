@@ -8,21 +8,23 @@ use blake2::{
 };
 use chacha20poly1305::{XChaCha20Poly1305, aead::AeadInOut};
 
-use crate::{config::PublicKey, counters::DropReason, messages::MAC};
+use convoy_types::{PublicKey, counters::DropReason};
+
+use crate::messages::MAC;
 
 /// Lifetime of a received cookie: the other side accepts it for 120 s (paper §5.4.7), but the message takes
 /// a while to arrive.
 const COOKIE_TIME: Duration = Duration::from_secs(115);
 
 /// The keys for MAC1 and for cookie replies, derived from the receiver's public key.
-pub(crate) struct MacKeys {
+pub struct MacKeys {
     mac1: [u8; 32],
     cookie: [u8; 32],
 }
 
 impl MacKeys {
     /// The keys for messages to the owner of `receiver`.
-    pub(crate) fn new(receiver: &PublicKey) -> Self {
+    pub fn new(receiver: &PublicKey) -> Self {
         let labelled = |label: &[u8]| {
             let hash = Blake2s256::new_with_prefix(label).chain_update(receiver.0);
             hash.finalize().into()
@@ -36,7 +38,7 @@ impl MacKeys {
 
 /// The cookie that a peer has sent, if any.
 #[derive(Default)]
-pub(crate) struct Cookies {
+pub struct Cookies {
     /// MAC1 of the last message; a cookie reply must answer it.
     last: Option<[u8; MAC]>,
     /// The cookie, and the time at which it arrived.
@@ -51,7 +53,7 @@ impl std::fmt::Debug for Cookies {
 
 impl Cookies {
     /// Writes both MACs to the end of an initiation or a response; MAC2 is zero without a cookie.
-    pub(crate) fn sign(&mut self, keys: &MacKeys, message: &mut [u8], now: Duration) {
+    pub fn sign(&mut self, keys: &MacKeys, message: &mut [u8], now: Duration) {
         let (signed, mac2) = message.split_at_mut(message.len() - MAC);
         let (body, mac1) = signed.split_at_mut(signed.len() - MAC);
         let last = mac(&keys.mac1, body);
@@ -65,7 +67,7 @@ impl Cookies {
     }
 
     /// Takes the cookie from a reply to the last message; refuses a second reply as a replay.
-    pub(crate) fn accept(
+    pub fn accept(
         &mut self,
         keys: &MacKeys,
         reply: &[u8],

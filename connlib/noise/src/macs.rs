@@ -7,7 +7,7 @@ use boringtun::{
     x25519,
 };
 
-use crate::counters::DropReason;
+use convoy_types::counters::DropReason;
 
 /// How long a secret makes cookies. Afterwards it still checks them for as long: in all, as long as boringtun
 /// keeps a secret. With one secret at a time, a cookie could end before the peer's next attempt.
@@ -17,7 +17,7 @@ const MAKING: Duration = Duration::from_secs(64);
 const MAC2: usize = 16;
 
 /// Checks the MACs of handshake messages, and makes cookie replies.
-pub(super) struct Macs {
+pub(crate) struct Macs {
     public_key: x25519::PublicKey,
     /// Makes cookies with the latest secret.
     latest: RateLimiter,
@@ -28,7 +28,7 @@ pub(super) struct Macs {
 }
 
 impl Macs {
-    pub(super) fn new(public_key: &x25519::PublicKey) -> Self {
+    pub(crate) fn new(public_key: &x25519::PublicKey) -> Self {
         Self {
             public_key: *public_key,
             latest: limiter(public_key),
@@ -39,7 +39,7 @@ impl Macs {
 
     /// Parses a message and checks its MAC1; returns whether its MAC2 is right, too. If it is not, makes a
     /// cookie reply, unless `reply` is empty.
-    pub(super) fn check<'a>(
+    pub(crate) fn check<'a>(
         &self,
         from: IpAddr,
         datagram: &'a [u8],
@@ -67,7 +67,7 @@ impl Macs {
     }
 
     /// Changes the secret if it is due.
-    pub(super) fn renew_secret(&mut self, now: Duration) {
+    pub(crate) fn renew_secret(&mut self, now: Duration) {
         if now.saturating_sub(self.since) >= MAKING {
             let latest = limiter(&self.public_key);
             self.former = Some(std::mem::replace(&mut self.latest, latest));

@@ -2,27 +2,25 @@
 
 use std::time::Duration;
 
+use convoy_types::PresharedKey;
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::{
+use crate::{
+    messages::{INITIATION, index_at},
     peer_keys::PeerKeys,
     resolver::{PSK, Role, handshake},
-};
-use crate::{
-    config::PresharedKey,
-    messages::{INITIATION, index_at},
     session::{Session, SessionKeys},
     tai64n::Tai64n,
     wipe::leave_no_trace,
 };
 
 /// An initiation that awaits its response.
-pub(crate) struct Initiation {
+pub struct Initiation {
     /// The local index, by which the response addresses it and later the peer the session.
-    pub(crate) local: u32,
+    pub local: u32,
     /// The number of responses so far, none of them authentic.
-    pub(crate) responses: u32,
+    pub responses: u32,
     noise: Box<HandshakeState>,
 }
 
@@ -34,7 +32,7 @@ impl std::fmt::Debug for Initiation {
 
 impl Initiation {
     /// Writes an initiation, without its MACs, into `message`.
-    pub(crate) fn write(
+    pub fn write(
         keys: &PeerKeys,
         local: u32,
         stamp: Tai64n,
@@ -56,7 +54,7 @@ impl Initiation {
 
     /// Reads the response with the present preshared key; returns the session, or `None` if the response is
     /// not authentic. Then an authentic one can still be read.
-    pub(crate) fn complete(
+    pub fn complete(
         &mut self,
         response: &[u8],
         preshared_key: Option<&PresharedKey>,

@@ -10,7 +10,7 @@ use snow::{
 };
 use zeroize::Zeroizing;
 
-use super::{
+use crate::{
     peer_keys::{PeerKeys, Statics},
     primitives::{Blake2s, ChaChaPoly, Curve25519, Drawn},
 };
@@ -21,17 +21,17 @@ const CONSTRUCTION: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 const IDENTIFIER: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 
 /// The position of the preshared key in the pattern: at the end of the second message.
-pub(super) const PSK: usize = 2;
+pub(crate) const PSK: usize = 2;
 
 /// The side of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Initiator,
     Responder,
 }
 
 /// The state of a new handshake; set the preshared key later. Boxed, so that no move leaves a copy behind.
-pub(super) fn handshake(
+pub(crate) fn handshake(
     keys: &PeerKeys,
     role: Role,
     ephemeral: Zeroizing<[u8; 32]>,

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use convoy_aead::Aead;
+use convoy_types::{PresharedKey, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
-use super::{Claim, Identity, Initiation, PeerKeys};
 use crate::{
-    config::{PresharedKey, PrivateKey, PublicKey},
+    Claim, Identity, Initiation, PeerKeys, Session, Tai64n,
     messages::{INITIATION, RESPONSE},
-    session::Session,
-    tai64n::Tai64n,
 };
 
 const T0: Duration = Duration::from_secs(500);

@@ -14,13 +14,13 @@ use snow::{
 };
 use zeroize::Zeroizing;
 
-use super::peer_keys::Statics;
+use crate::peer_keys::Statics;
 
 /// Length of an AEAD tag, in bytes.
 const TAG: usize = 16;
 
 /// Random bytes for one ephemeral key, drawn in advance.
-pub(super) struct Drawn(pub(super) Zeroizing<[u8; 32]>);
+pub(crate) struct Drawn(pub(crate) Zeroizing<[u8; 32]>);
 
 impl Random for Drawn {
     fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
@@ -31,14 +31,14 @@ impl Random for Drawn {
 }
 
 /// One side's key pair: the static one, or an ephemeral one.
-pub(super) struct Curve25519 {
+pub(crate) struct Curve25519 {
     statics: Arc<Statics>,
     ephemeral: Option<(x25519::StaticSecret, x25519::PublicKey)>,
 }
 
 impl Curve25519 {
     /// The static key pair, until snow asks for an ephemeral one.
-    pub(super) fn new(statics: Arc<Statics>) -> Self {
+    pub(crate) fn new(statics: Arc<Statics>) -> Self {
         Self {
             statics,
             ephemeral: None,
@@ -103,7 +103,7 @@ impl Dh for Curve25519 {
 }
 
 #[derive(Default)]
-pub(super) struct Blake2s(Blake2s256);
+pub(crate) struct Blake2s(Blake2s256);
 
 impl Hash for Blake2s {
     fn name(&self) -> &'static str {
@@ -133,7 +133,7 @@ impl Hash for Blake2s {
 }
 
 #[derive(Default)]
-pub(super) struct ChaChaPoly(Zeroizing<[u8; 32]>);
+pub(crate) struct ChaChaPoly(Zeroizing<[u8; 32]>);
 
 impl ChaChaPoly {
     fn cipher(&self) -> ChaCha20Poly1305 {
@@ -193,11 +193,10 @@ fn nonce(counter: u64) -> [u8; 12] {
 
 #[cfg(test)]
 mod tests {
+    use convoy_types::{PrivateKey, PublicKey};
+
     use super::*;
-    use crate::{
-        config::{PrivateKey, PublicKey},
-        noise::{Identity, PeerKeys},
-    };
+    use crate::{Identity, PeerKeys};
 
     fn pair() -> Curve25519 {
         let [own, peer] = [1, 2].map(|n| Identity::new(&PrivateKey([n; 32])));
