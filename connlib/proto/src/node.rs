@@ -361,7 +361,7 @@ impl Node {
     /// Gives up the initiation that awaits the peer's response.
     pub(crate) fn stop_awaiting(&mut self, id: usize) {
         let initiation = self.peers[id].initiation.take();
-        self.forget_indices([initiation.map(|i| i.local), None, None]);
+        self.forget_indices([initiation.map(|i| i.local), None, None, None]);
     }
 
     /// Records an authenticated message of the peer, which may have roamed.

@@ -1,8 +1,8 @@
-//! The sessions of a peer: previous, current and next, as in the reference.
+//! The sessions of a peer: previous, current and next, as in the reference, and one more after a crossing.
 //!
 //! This side sends only in the current one and receives in all. Unlike in the reference, answering an
-//! initiation does not end the previous session. The peer may still send in it if initiations have
-//! crossed, and the answer may get lost.
+//! initiation does not end the previous session, nor does the answer to an initiation that has crossed the
+//! peer's: the peer may still send in it, and the answer to the peer may get lost.
 
 use std::time::Duration;
 
@@ -12,14 +12,18 @@ use convoy_noise::Session;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The local indices of sessions that have just ended.
-pub(crate) type Ended = [Option<u32>; 3];
+pub(crate) type Ended = [Option<u32>; 4];
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     previous: Option<Box<Session>>,
+    /// One more that the peer may send in, once initiations have crossed: then each side sends in its own session.
+    crossed: Option<Box<Session>>,
     current: Option<Box<Session>>,
     /// Offered to the peer in an answer; the peer has not used it yet.
     next: Option<Box<Session>>,
+    /// The local index of the one in which the peer was last heard.
+    heard: Option<u32>,
 }
 
 impl Sessions {
@@ -35,20 +39,25 @@ impl Sessions {
 
     /// The session that the peer addresses by `local`.
     pub(crate) fn find(&mut self, local: u32) -> Option<&mut Session> {
-        let all = [&mut self.current, &mut self.next, &mut self.previous];
+        let all = [
+            &mut self.current,
+            &mut self.next,
+            &mut self.previous,
+            &mut self.crossed,
+        ];
         let mut all = all.into_iter().flatten().map(|s| &mut **s);
         all.find(|s| s.local == local)
     }
 
     /// Whether the peer has given a session this index: it is in every datagram to the peer.
     pub(crate) fn have_remote(&self, remote: u32) -> bool {
-        let all = [&self.current, &self.next, &self.previous];
+        let all = [&self.current, &self.next, &self.previous, &self.crossed];
         all.into_iter().flatten().any(|s| s.remote == remote)
     }
 
     /// As [`Self::find`], by shared reference: to seal or open in.
     pub(crate) fn get(&self, local: u32) -> Option<&Session> {
-        let all = [&self.current, &self.next, &self.previous];
+        let all = [&self.current, &self.next, &self.previous, &self.crossed];
         all.into_iter()
             .flatten()
             .map(|s| &**s)
@@ -58,18 +67,12 @@ impl Sessions {
     /// Adds the session of a handshake that this side began, as the current one.
     pub(crate) fn complete(&mut self, session: Box<Session>) -> Ended {
         let current = self.current.replace(session);
-        // Keep a session that was offered to the peer: the peer may already send in it.
-        let (kept, ended) = match self.next.take() {
-            Some(next) => (Some(next), current),
-            None => (current, None),
-        };
-        let previous = std::mem::replace(&mut self.previous, kept);
-        [index(ended), index(previous), None]
+        self.retire(current)
     }
 
     /// Adds the session of an answered handshake; it becomes current when the peer uses it.
     pub(crate) fn offer(&mut self, session: Box<Session>) -> Ended {
-        [index(self.next.replace(session)), None, None]
+        [index(self.next.replace(session)), None, None, None]
     }
 
     /// Whether the peer has had the time to use the session that it was offered last, but has not.
@@ -81,15 +84,36 @@ impl Sessions {
     /// Call when the peer has used session `local`. If it was offered, it becomes the current one; returns
     /// the session that this ends.
     pub(crate) fn confirm(&mut self, local: u32) -> Option<Ended> {
-        let next = self.next.take_if(|s| s.local == local)?;
-        let current = self.current.replace(next);
-        let previous = std::mem::replace(&mut self.previous, current);
-        Some([index(previous), None, None])
+        let next = self.next.take_if(|s| s.local == local);
+        let ended = next.map(|next| {
+            let current = self.current.replace(next);
+            self.retire(current)
+        });
+        self.heard = Some(local);
+        ended
+    }
+
+    /// Decides which of the former sessions go on receiving: the one offered to the peer, which may already send in it,
+    /// or else the one that was current; and the one that the peer has sent in so far.
+    fn retire(&mut self, current: Option<Box<Session>>) -> Ended {
+        let mut former = [current, self.previous.take(), self.crossed.take()];
+        self.previous = self.next.take().or_else(|| former[0].take());
+        let is_heard =
+            |s: &Option<Box<Session>>| s.is_some() && s.as_ref().map(|s| s.local) == self.heard;
+        let heard = former.iter().position(is_heard).unwrap_or(0);
+        self.crossed = former[heard].take();
+        let [current, previous, crossed] = former.map(index);
+        [current, previous, crossed, None]
     }
 
     /// Marks all sessions for [`Self::end_former`], as the preshared key has changed.
     pub(crate) fn preshared_key_changed(&mut self) {
-        let sessions = [&mut self.previous, &mut self.current, &mut self.next];
+        let sessions = [
+            &mut self.previous,
+            &mut self.crossed,
+            &mut self.current,
+            &mut self.next,
+        ];
         let sessions = sessions.into_iter().flatten();
         sessions.for_each(|session| session.is_former = true);
     }
@@ -100,23 +124,27 @@ impl Sessions {
             return Ended::default();
         }
         let former = |slot: &mut Option<Box<Session>>| slot.take_if(|s| s.is_former);
-        [&mut self.previous, &mut self.next, &mut None].map(|slot| index(former(slot)))
+        let others = [&mut self.previous, &mut self.crossed, &mut self.next];
+        let [previous, crossed, next] = others.map(|slot| index(former(slot)));
+        [previous, crossed, next, None]
     }
 
     /// Ends all sessions.
     pub(crate) fn clear(&mut self) -> Ended {
         let Self {
             previous,
+            crossed,
             current,
             next,
+            heard: _,
         } = std::mem::take(self);
-        [previous, current, next].map(index)
+        [previous, crossed, current, next].map(index)
     }
 
     /// The local indices of all sessions.
     #[cfg(test)]
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
-        let sessions = [&self.previous, &self.current, &self.next];
+        let sessions = [&self.previous, &self.crossed, &self.current, &self.next];
         sessions.into_iter().flatten().map(|s| s.local)
     }
 
@@ -187,26 +215,55 @@ mod tests {
         let mut sessions = Sessions::default();
         sessions.complete(initiator(1));
         sessions.complete(initiator(2));
-        assert_eq!(sessions.complete(initiator(3)), [None, Some(1), None]);
+        assert_eq!(sessions.complete(initiator(3)), [None, Some(1), None, None]);
         sessions.offer(responder(4));
         assert_eq!(known(&mut sessions), [2, 3, 4]);
-        assert_eq!(sessions.offer(responder(5)), [Some(4), None, None]);
-        assert_eq!(sessions.confirm(5), Some([Some(2), None, None]));
+        assert_eq!(sessions.offer(responder(5)), [Some(4), None, None, None]);
+        assert_eq!(sessions.confirm(5), Some([None, Some(2), None, None]));
         assert_eq!(known(&mut sessions), [3, 5]);
-        assert_eq!(sessions.clear(), [Some(3), Some(5), None]);
+        assert_eq!(sessions.clear(), [Some(3), None, Some(5), None]);
         assert_eq!(known(&mut sessions), [0; 0]);
     }
 
     #[test]
-    fn if_initiations_cross_the_session_that_the_peer_was_offered_goes_on_receiving() {
+    fn if_initiations_cross_the_former_session_and_the_offered_one_go_on_receiving() {
         let mut sessions = Sessions::default();
         sessions.complete(initiator(1));
         sessions.offer(responder(2));
-        assert_eq!(sessions.complete(initiator(3)), [Some(1), None, None]);
+        // The peer sends in the first one until it has the answer to its own initiation.
+        assert_eq!(sessions.complete(initiator(3)), Ended::default());
         assert_eq!(current(&sessions), Some(3));
-        assert_eq!(known(&mut sessions), [2, 3]);
+        assert_eq!(known(&mut sessions), [1, 2, 3]);
         sessions.offer(responder(4));
-        assert_eq!(known(&mut sessions), [2, 3, 4]);
+        assert_eq!(known(&mut sessions), [1, 2, 3, 4]);
+        let ended = sessions.confirm(4).unwrap();
+        assert_eq!(ended, [None, Some(2), Some(1), None]);
+        assert_eq!(known(&mut sessions), [3, 4]);
+    }
+
+    #[test]
+    fn after_a_crossing_the_peers_own_session_outlasts_the_next_renewal() {
+        for crosses_again in [false, true] {
+            let mut sessions = Sessions::default();
+            sessions.complete(initiator(1));
+            sessions.offer(responder(2));
+            sessions.complete(initiator(3));
+            // The peer sends in the session that it began, this side in its own.
+            assert_eq!(sessions.confirm(2), None);
+            assert_eq!(current(&sessions), Some(3));
+            if crosses_again {
+                sessions.offer(responder(4));
+            }
+            sessions.complete(initiator(5));
+            assert!(sessions.find(2).is_some(), "{crosses_again}");
+            assert!(sessions.find(1).is_none(), "{crosses_again}");
+            // The peer uses a new one, and nobody the others.
+            assert_eq!(sessions.confirm(5), None);
+            sessions.complete(initiator(6));
+            sessions.confirm(6);
+            sessions.complete(initiator(7));
+            assert_eq!(known(&mut sessions), [6, 7], "{crosses_again}");
+        }
     }
 
     #[test]
@@ -219,7 +276,7 @@ mod tests {
         sessions.offer(responder(3));
         assert_eq!(known(&mut sessions), [1, 2, 3]);
         sessions.confirm(3);
-        assert_eq!(sessions.end_former(), [Some(2), None, None]);
+        assert_eq!(sessions.end_former(), [Some(2), None, None, None]);
         assert_eq!(known(&mut sessions), [3]);
     }
 }
