@@ -9,16 +9,13 @@ use crate::{
     credentials::Credentials,
     error::{Failure, TooManyPeers},
     held::Held,
-    release::{Progress, Release},
+    refresh::{Progress, Refresh},
+    watch::{Verdict, Watch},
 };
 
 /// Pause after a first failure; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Longest silence of a server that is being sent to, before it gets a new request for an allocation. A
-/// WireGuard peer answers data within ten seconds. Doubled up to [`LONGEST_SILENCE`] while nothing arrives.
-const SILENCE: Duration = Duration::from_secs(20);
-const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(15);
 /// Most calls of the library in one step: each lets one transaction end.
@@ -88,10 +85,7 @@ pub struct Client {
     outbox: VecDeque<Vec<u8>>,
     /// Failures since the server was last heard for a while.
     failures: u32,
-    /// Since when datagrams have been sent without anything arriving.
-    unanswered_since: Option<Duration>,
-    /// How long that may last.
-    silence: Duration,
+    watch: Watch,
     /// When the library wants to be called.
     library_due: Option<Duration>,
     strangers: u64,
@@ -112,7 +106,7 @@ enum State {
         until: Duration,
     },
     /// An allocation that may be left from before is being released.
-    Releasing(Box<Release>),
+    Releasing(Box<Refresh>),
     Allocating(Box<Control>),
     Ready {
         control: Box<Control>,
@@ -140,8 +134,7 @@ impl Client {
             events: VecDeque::new(),
             outbox: VecDeque::new(),
             failures: 0,
-            unanswered_since: None,
-            silence: SILENCE,
+            watch: Watch::default(),
             library_due: None,
             strangers: 0,
         }
@@ -227,7 +220,7 @@ impl Client {
         self.peers.iter().find(|it| it.address == to)?.channel
     }
 
-    /// The peer at the end of `channel`. Tell [`Self::note_received`] of its datagrams.
+    /// The peer at the end of `channel`. Tell [`Self::note_received`] of its authentic datagrams.
     #[must_use]
     #[inline]
     pub fn peer(&self, channel: ChannelNumber) -> Option<SocketAddr> {
@@ -235,19 +228,17 @@ impl Client {
         bound.map(|it| it.address)
     }
 
-    /// Notes that datagrams have been sent through channels. Returns whether [`Self::poll_timeout`] has changed.
+    /// Notes that datagrams which peers answer have been sent through channels. Returns whether [`Self::poll_timeout`]
+    /// has changed.
     #[inline]
     pub fn note_sent(&mut self, now: Duration) -> bool {
-        let is_first = self.unanswered_since.is_none();
-        self.unanswered_since.get_or_insert(now);
-        is_first
+        self.watch.note_sent(now)
     }
 
-    /// Notes that datagrams have arrived through channels.
+    /// Notes that authentic datagrams have arrived through channels. What anybody may have forged proves nothing.
     #[inline]
     pub fn note_received(&mut self) {
-        self.unanswered_since = None;
-        self.silence = SILENCE;
+        self.watch.note_received();
     }
 
     /// Keeps a datagram until its peer has a channel, for five seconds at most. Datagrams to others are
@@ -313,11 +304,16 @@ impl Client {
     pub fn handle_message(&mut self, bytes: &[u8], now: Duration) {
         match &mut self.state {
             State::Releasing(release) => {
-                if release.handle(bytes, now) == Progress::Done {
+                let progress = release.handle(bytes, now);
+                if progress.is_some_and(|it| it != Progress::Waiting) {
                     self.allocate();
                 }
             }
             State::Allocating(control) | State::Ready { control, .. } => {
+                if let Some(verdict) = self.watch.handle(bytes, now) {
+                    self.judge(verdict, now);
+                    return self.advance(now);
+                }
                 match control.handle(bytes, now) {
                     Handled::Known => {}
                     Handled::Unauthorized => self.fail(Failure::Credentials, now),
@@ -339,10 +335,11 @@ impl Client {
                 true => self.release(now),
                 false => self.begin(now),
             },
-            State::Ready { .. } if self.silence_ends().is_some_and(|at| at <= now) => {
-                self.silence = (self.silence * 2).min(LONGEST_SILENCE);
-                self.events.push_back(Event::Failed(Failure::Silent));
-                self.restart(now);
+            State::Ready { .. } => {
+                let transport = self.server.transport;
+                let (verdict, request) = self.watch.poll(&self.credentials, transport, now);
+                self.outbox.extend(request);
+                self.judge(verdict, now);
             }
             _ => {}
         }
@@ -359,7 +356,7 @@ impl Client {
             State::Allocating(_) => self.library_due,
             State::Ready { .. } => {
                 let asks = self.peers.iter().filter_map(|it| it.ask_at).min();
-                [self.library_due, self.silence_ends(), asks]
+                [self.library_due, self.watch.due(), asks]
                     .into_iter()
                     .flatten()
                     .min()
@@ -420,7 +417,7 @@ impl Client {
     }
 
     fn release(&mut self, now: Duration) {
-        match Release::begin(&self.credentials, now) {
+        match Refresh::release(&self.credentials, now) {
             Some(release) => self.state = State::Releasing(Box::new(release)),
             None => self.allocate(),
         }
@@ -435,7 +432,8 @@ impl Client {
             self.events.push_back(Event::Close);
         }
         // The server may still hold an allocation of this address.
-        let releases = is_udp && failure == Failure::Lost;
+        let may_hold = failure == Failure::Lost || matches!(self.state, State::Ready { .. });
+        let releases = is_udp && may_hold;
         self.state = State::Paused {
             until,
             failure,
@@ -456,15 +454,22 @@ impl Client {
     }
 
     fn forget_channels(&mut self, now: Duration) {
-        self.unanswered_since = None;
+        self.watch.begin_anew();
         self.library_due = None;
         for peer in &mut self.peers {
             (peer.channel, peer.ask_at) = (None, Some(now));
         }
     }
 
-    fn silence_ends(&self) -> Option<Duration> {
-        self.unanswered_since.map(|since| since + self.silence)
+    fn judge(&mut self, verdict: Verdict, now: Duration) {
+        match verdict {
+            Verdict::Undecided => {}
+            Verdict::Gone => self.fail(Failure::Silent, now),
+            Verdict::Forgetful => {
+                self.events.push_back(Event::Failed(Failure::Lost));
+                self.restart(now);
+            }
+        }
     }
 
     /// Runs the library until it has nothing more to say.
@@ -472,7 +477,7 @@ impl Client {
         if let State::Releasing(release) = &mut self.state {
             let (progress, request) = release.poll(now);
             self.outbox.extend(request);
-            if progress == Progress::Done {
+            if progress == Progress::Silent {
                 self.allocate();
             }
         }

@@ -17,8 +17,8 @@
 //! The library `turn-client-proto` makes and checks the messages of an allocation. It draws transaction
 //! identifiers itself; all else is pure: no socket, no clock. `convoy-proto`
 //! drives it. It never sends to an address that [`Client::set_peers`] did not name. This crate adds the rest: framing, bounds, pauses
-//! after failures, the release of an allocation that an earlier process has left, and the watch for a silent
-//! server. [`parse_indication`] reads what a peer without a channel sends.
+//! after failures, the release of an allocation that an earlier process has left, and the watch for a server that has
+//! gone. [`parse_indication`] reads what a peer without a channel sends.
 //!
 //! Deliberately absent: Send indications, TCP allocations (RFC 6062), DTLS.
 
@@ -29,7 +29,8 @@ mod credentials;
 mod error;
 mod held;
 mod indication;
-mod release;
+mod refresh;
+mod watch;
 
 pub use channel::{ChannelNumber, HEADER_LEN, frame_len, header, padding, parse};
 pub use client::{Client, Event, Phase, Server, Transport};

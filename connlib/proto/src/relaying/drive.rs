@@ -6,6 +6,7 @@ use convoy_turn::{Event, MAX_PEERS, header};
 
 use crate::{
     counters::DropReason,
+    messages::DATA_OVERHEAD,
     node::Node,
     peer::Endpoint,
     relays::{RelayEvent, RelayId, Relays, Server},
@@ -138,7 +139,10 @@ impl Node {
             return server.client.hold(to, message, now);
         };
         let frame = [&header(channel, message.len()), message].concat();
-        let _ = server.client.note_sent(now);
+        // Nobody answers a keepalive.
+        if message.len() > DATA_OVERHEAD {
+            let _ = server.client.note_sent(now);
+        }
         self.send_to_server(relays, server, &frame);
     }
 

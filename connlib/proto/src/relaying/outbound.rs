@@ -71,10 +71,7 @@ impl Node {
     /// Notes that data has left by the peer's relay.
     #[inline(never)]
     pub(crate) fn note_relayed(&mut self, id: usize, now: Duration) {
-        let peer = &self.peers[id];
-        // A direct peer may answer by a relay of its own; its agent notices if this one dies.
-        let relay = peer.relayed.filter(|_| peer.direct.is_none());
-        let relay = relay.map(|it| it.relay);
+        let relay = self.peers[id].relayed.map(|it| it.relay);
         if let (Some(relay), Some(relays)) = (relay, &mut self.relays)
             && let Some(server) = relays.server(relay)
             && server.client.note_sent(now)

@@ -82,6 +82,19 @@ fn a_relay_that_dies_without_a_word_gives_its_data_back_to_the_hub() {
 }
 
 #[test]
+fn a_relay_that_dies_is_noticed_within_eleven_seconds_while_data_flows() {
+    for with_relay in [&[A][..], &[B], &[A, B]] {
+        let mut world = relayed(with_relay);
+        world.server.is_alive = false;
+        world.lost(A, B, 11 * SECOND);
+        for (one, other) in [(A, B), (B, A)] {
+            world.status(one, other).path.unwrap_err();
+        }
+        assert_eq!(world.lost(A, B, 5 * SECOND), 0, "{with_relay:?}");
+    }
+}
+
+#[test]
 fn a_relay_that_has_forgotten_all_is_asked_again() {
     let mut world = relayed(&[A]);
     world.server.restart();

@@ -110,6 +110,18 @@ fn a_server_that_restarts_is_asked_again() {
 }
 
 #[test]
+fn keepalives_alone_do_not_make_the_server_answer_whether_it_lives() {
+    let mut world = World::relayed();
+    world.keep_alive(25);
+    world.run(Duration::from_secs(60));
+    let before = world.at_server;
+    world.run(Duration::from_secs(600));
+    // Keepalives, six handshakes with their confirmations, and what keeps the allocation.
+    let sent = world.at_server - before;
+    assert!((24..45).contains(&sent), "{sent}");
+}
+
+#[test]
 fn wrong_credentials_are_told_and_right_ones_help_at_once() {
     let mut world = World::new(Firewall::OnlyTurn);
     let mut wrong = relay(world.server_address);

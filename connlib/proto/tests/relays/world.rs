@@ -127,6 +127,16 @@ impl World {
         self.a.set_peer(update, self.now);
     }
 
+    /// Sets persistent keepalives between `a` and its first peer, in both directions.
+    pub fn keep_alive(&mut self, seconds: u16) {
+        let mut of_peer = PeerUpdate::new(self.peers[0].public_key());
+        of_peer.persistent_keepalive = Some(seconds);
+        self.a.set_peer(of_peer, self.now);
+        let mut of_a = PeerUpdate::new(self.a.public_key());
+        of_a.persistent_keepalive = Some(seconds);
+        self.peers[0].set_peer(of_a, self.now);
+    }
+
     pub fn remove_peer(&mut self, n: usize) {
         let mut peer = PeerUpdate::new(self.peers[n].public_key());
         peer.remove = true;
