@@ -265,7 +265,7 @@ impl Node {
             tracing::debug!(from = %datagram.from, session = local, "Handshake message received");
         });
         match way {
-            Way::Relay(_) => self.record_relayed(id, datagram, now),
+            Way::Relay(relay) => self.record_relayed(id, relay, datagram, now),
             Way::Wire | Way::Hub(_) => self.record_received(id, datagram, now),
         }
         self.peers[id].timers.session_derived(now);

@@ -217,7 +217,7 @@ impl Node {
         session.window.mark(counter)?;
         match relay {
             None => self.record_received(id, datagram, now),
-            Some(_) => self.record_relayed(id, datagram, now),
+            Some(relay) => self.record_relayed(id, relay, datagram, now),
         }
         let packet = sink.slot(n).unwrap_or_default();
         let is_keepalive = packet.is_empty();

@@ -115,7 +115,6 @@ impl Node {
         let Some(from) = server.client.peer(channel) else {
             return Ok(Err(DropReason::InboundRelayUnknownChannel));
         };
-        server.client.note_received();
         let relayed = Datagram {
             bytes,
             from,
@@ -180,8 +179,17 @@ impl Node {
         }
     }
 
-    /// Records an authentic message of the peer that a relay has brought: it moves no endpoint.
-    pub(crate) fn record_relayed(&mut self, id: usize, datagram: &Datagram<'_>, now: Duration) {
+    /// Records an authentic message of the peer that a relay has brought: the relay works, and no endpoint moves.
+    pub(crate) fn record_relayed(
+        &mut self,
+        id: usize,
+        relay: RelayId,
+        datagram: &Datagram<'_>,
+        now: Duration,
+    ) {
+        if let Some(server) = self.relays.as_mut().and_then(|it| it.server(relay)) {
+            server.client.note_received();
+        }
         let peer = &mut self.peers[id];
         peer.rx_bytes += datagram.bytes.len() as u64;
         peer.timers.authenticated_received(now);

@@ -68,6 +68,24 @@ fn handshakes_and_data_of_others_in_the_peers_channel_move_nothing() {
 }
 
 #[test]
+fn forged_channel_data_does_not_hide_that_a_server_has_forgotten_all() {
+    let mut world = World::relayed();
+    let (server, a) = (world.server_address, world.a.address);
+    world.talk(5 * SECOND);
+    world.restart_server();
+    let mut frame = vec![0x40, 0, 0, 64, 4];
+    frame.resize(4 + 64, 0);
+    for _ in 0..20 {
+        world.put(server, a, &frame);
+        world.talk(SECOND);
+    }
+    let lost = world.lost;
+    assert!(lost > 0);
+    world.talk(10 * SECOND);
+    assert_eq!(world.lost, lost);
+}
+
+#[test]
 fn a_server_that_is_silent_leaves_the_direct_way_in_use() {
     let mut world = World::new(Firewall::OnlyTurn);
     let silent = SocketAddr::from(([203, 0, 113, 7], 3478));
