@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::{
     args::DownArgs,
-    lock::{ensure_free, lock},
+    lock::{ensure_free, lock, reserve},
     state::State,
     take_down::Remains,
 };
@@ -122,7 +122,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     let state = State::read(name);
     let outer = state.as_ref().and_then(|state| state.via.as_ref());
     let outer_lock = match outer.and_then(|outer| outer.parse().ok()) {
-        Some(outer) => lock(&outer).await.ok().filter(|host| !host.has_changes()),
+        Some(outer) => reserve(&outer).await.ok().filter(|it| !it.has_changes()),
         None => None,
     };
     let path = state.as_ref().map(|state| state.config.clone());

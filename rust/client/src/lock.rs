@@ -5,7 +5,7 @@ use std::{os::unix::net::UnixStream, time::Instant};
 use anyhow::bail;
 use convoy_config::InterfaceName;
 use convoy_daemon::places;
-use convoy_host::{Host, HostError, Options};
+use convoy_host::{Host, HostError, Lock, Options};
 use convoy_process::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
 use tokio::time::sleep;
 use tracing::warn;
@@ -18,16 +18,49 @@ use crate::state::State;
 /// # Errors
 /// [`HostError::Busy`] if a supervisor is alive.
 pub(crate) async fn lock(name: &InterfaceName) -> Result<Host, HostError> {
-    let deadline = Instant::now() + ENDING_TIME;
+    let patience = Patience::new(name);
     loop {
         let locked = Host::open(name.as_str(), Options::default()).await;
-        let is_busy = matches!(locked, Err(HostError::Busy { .. }));
-        // Until all its threads have ended, its socket accepts connections, too.
-        let is_dying = || UnixStream::connect(places::control(name)).map_or(true, hangs_up);
-        if !(is_busy && is_dying() && Instant::now() < deadline) {
+        if !patience.waits_after(&locked) {
             return locked;
         }
         sleep(ENDING_PAUSE).await;
+    }
+}
+
+/// Locks `name` for a process that changes nothing for it, as [`lock()`] does.
+///
+/// # Errors
+/// [`HostError::Busy`] if a supervisor is alive.
+pub(crate) async fn reserve(name: &InterfaceName) -> Result<Lock, HostError> {
+    let patience = Patience::new(name);
+    loop {
+        let locked = Lock::take(name.as_str(), &Options::default());
+        if !patience.waits_after(&locked) {
+            return locked;
+        }
+        sleep(ENDING_PAUSE).await;
+    }
+}
+
+/// Waits for a supervisor that is dying, for a while.
+struct Patience<'a> {
+    name: &'a InterfaceName,
+    deadline: Instant,
+}
+
+impl<'a> Patience<'a> {
+    fn new(name: &'a InterfaceName) -> Self {
+        let deadline = Instant::now() + ENDING_TIME;
+        Self { name, deadline }
+    }
+
+    fn waits_after<T>(&self, attempt: &Result<T, HostError>) -> bool {
+        let is_busy = matches!(attempt, Err(HostError::Busy { .. }));
+        // Until all its threads have ended, its socket accepts connections, too.
+        let control = places::control(self.name);
+        let is_dying = || UnixStream::connect(control).map_or(true, hangs_up);
+        is_busy && is_dying() && Instant::now() < self.deadline
     }
 }
 

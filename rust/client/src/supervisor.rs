@@ -32,7 +32,7 @@ use convoy_config::{Config, InterfaceName};
 use convoy_daemon::places;
 use convoy_desired::directs::Directs;
 use convoy_endpoints::Addresses;
-use convoy_host::{Applied, Host};
+use convoy_host::{Applied, Host, Lock};
 use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::{self as lifecycle, Ending};
 use convoy_metrics::DaemonArgs;
@@ -50,7 +50,6 @@ use tracing::{info, warn};
 
 use super::{
     changed::Changed,
-    lock::unlock,
     metrics::Metrics,
     outer::Outer,
     port_forward::PortForward,
@@ -184,7 +183,7 @@ struct Supervisor {
     relays: Relays,
     outer: Outer,
     /// Keeps the tunnel through which this one goes from coming up by itself.
-    outer_lock: Option<Host>,
+    outer_lock: Option<Lock>,
     port_map: PortMap,
     port_forward: PortForward,
     /// The name servers that the host's state makes room for.
@@ -207,8 +206,8 @@ impl Supervisor {
     /// Ends a start that has changed nothing; returns why it failed.
     async fn leave(mut self, error: anyhow::Error) -> anyhow::Error {
         let name = &self.config.name;
-        if let Some(outer) = self.outer_lock.take() {
-            unlock(outer).await;
+        if let Some(Err(more)) = self.outer_lock.take().map(Lock::release) {
+            warn!("{more}");
         }
         match self.host.take() {
             Some(host) if host.has_changes() => {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_desired::kill_switch;
-use convoy_host::{Host, open_kill_switch};
+use convoy_host::{Host, Lock, open_kill_switch};
 use convoy_keeper::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use convoy_portmap::{ForwardedPort, Mapping, withdraw, withdraw_port};
@@ -34,7 +34,7 @@ pub(crate) struct Remains {
     /// `None` once the interface has left this network namespace.
     pub(crate) host: Option<Host>,
     /// Lock of the tunnel through which this one goes.
-    pub(crate) outer_lock: Option<Host>,
+    pub(crate) outer_lock: Option<Lock>,
     pub(crate) tunnel: Option<KeptTunnel>,
     /// The interface, which is there until everything else is undone.
     pub(crate) interface: Option<OwnedFd>,
@@ -103,8 +103,8 @@ impl Remains {
             Step::UndoHost { keeps_kill_switch } => {
                 let undone = self.undo_host(keeps_kill_switch).await;
                 self.interface = None;
-                if let Some(unchanged) = self.outer_lock.take() {
-                    unchanged.undo().await?;
+                if let Some(outer) = self.outer_lock.take() {
+                    outer.release()?;
                 }
                 undone?;
             }

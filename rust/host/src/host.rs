@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    fs,
     net::IpAddr,
     ops::RangeInclusive,
     sync::Arc,
@@ -100,19 +99,8 @@ impl Host {
     /// [`HostError::Busy`] if another process holds the journal.
     pub async fn open(interface: &str, options: Options) -> Result<Self, HostError> {
         check_name(interface)?;
-        let (journal, mut made) = Journal::open(&options.journals, interface)?;
+        let (journal, lasting, made) = Journal::open_both(&options, interface)?;
         let own = format!("{interface}.journal");
-        let mut lasting = None;
-        if fs::exists(options.lasting_journals.join(&own)).unwrap_or(false) {
-            let (journal, more) = Journal::open(&options.lasting_journals, interface)?;
-            match more.is_empty() {
-                // A crash came between its last change and its end.
-                true => journal.remove()?,
-                false => lasting = Some(journal),
-            }
-            made.extend(more);
-        }
-        made.sort_by_key(|entry| entry.id);
         for entry in &made {
             if let What::Dns(resolving) = &entry.change.what {
                 resolving.remove_unfinished();

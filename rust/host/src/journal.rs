@@ -23,6 +23,7 @@ use crate::{
     change::{Change, What, is_ever_changed},
     elsewhere::NetworkNamespace,
     error::HostError,
+    options::Options,
 };
 
 /// Version of the format.
@@ -88,6 +89,30 @@ impl Journal {
             begun?;
         }
         Ok((journal, entries))
+    }
+
+    /// Opens the journal of `interface`, and the one that outlives a power cut if there is one; returns the entries of
+    /// both, oldest first.
+    pub(crate) fn open_both(
+        options: &Options,
+        interface: &str,
+    ) -> Result<(Self, Option<Self>, Vec<Entry>), HostError> {
+        let (journal, mut made) = Self::open(&options.journals, interface)?;
+        let mut lasting = None;
+        let path = options
+            .lasting_journals
+            .join(format!("{interface}.journal"));
+        if fs::exists(path).unwrap_or(false) {
+            let (journal, more) = Self::open(&options.lasting_journals, interface)?;
+            match more.is_empty() {
+                // A crash came between its last change and its end.
+                true => journal.remove()?,
+                false => lasting = Some(journal),
+            }
+            made.extend(more);
+        }
+        made.sort_by_key(|entry| entry.id);
+        Ok((journal, lasting, made))
     }
 
     /// The lock, which lasts for as long as a descriptor of it is open.

@@ -2,15 +2,12 @@
 
 use anyhow::{anyhow, bail, ensure};
 use convoy_config::Config;
-use convoy_host::{Host, HostError, owner};
+use convoy_host::{HostError, Lock, owner};
 use convoy_keeper::KeptTunnel;
 use tracing::warn;
 
 use super::Supervisor;
-use crate::{
-    lock::{lock, unlock},
-    state::State,
-};
+use crate::{lock::reserve, state::State};
 
 impl Supervisor {
     /// Tells the tunnel's process through which other one it goes, if it does not know. Before that, it sends nothing.
@@ -75,7 +72,7 @@ impl Supervisor {
 ///
 /// # Errors
 /// If it is up, or another goes through it.
-pub(super) async fn lock_outer(config: &Config) -> anyhow::Result<Option<Host>> {
+pub(super) async fn lock_outer(config: &Config) -> anyhow::Result<Option<Lock>> {
     let Some(via) = &config.via else {
         return Ok(None);
     };
@@ -92,19 +89,19 @@ pub(super) async fn lock_outer(config: &Config) -> anyhow::Result<Option<Host>> 
              together with {own})"
         )
     };
-    let host = match lock(other).await {
+    let lock = match reserve(other).await {
         Err(HostError::Busy { .. }) => return Err(is_up()),
-        host => host?,
+        lock => lock?,
     };
     if owner::exists(other) {
-        unlock(host).await;
+        lock.release()?;
         return Err(is_up());
     }
     ensure!(
-        !host.has_changes(),
+        !lock.has_changes(),
         "the tunnel {other}, through which {own} goes, has left changes on this host (fix: `convoy down {other}`)"
     );
-    Ok(Some(host))
+    Ok(Some(lock))
 }
 
 /// The outer tunnel's name, for the state.
