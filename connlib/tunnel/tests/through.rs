@@ -207,8 +207,11 @@ fn outer_key() -> PrivateKey {
     PrivateKey([9; 32])
 }
 
+/// Drops of the outer tunnel, which are not counted as those of the inner one.
 fn drops(end: &End, reason: DropReason) -> u64 {
-    end.snapshot().counters.drops.of(reason)
+    let snapshot = end.snapshot();
+    assert_eq!(snapshot.counters.drops.of(reason), 0, "{reason:?}");
+    snapshot.outer.map_or(0, |it| it.counters.drops.of(reason))
 }
 
 fn add(end: &End, peer: PeerUpdate) {

@@ -121,13 +121,6 @@ impl Drops {
     pub fn of(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
-
-    /// Adds the counts of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
-    }
 }
 
 /// Counts observations of each value from 0 to 64; larger values count as 64.

@@ -7,10 +7,13 @@
 //! | `call`, `event`, `feature` | those of `convoy stats`, about 10 each |
 //! | `public_key`, `name` | of at most [`MAX_PEERS`] peers; a friendly name belongs to one key |
 //!
+//! The tunnel through which another goes has families of its own, `convoy_outer_…`, which no other sum includes.
+//!
 //! Addresses are no labels: a roaming peer would make new series for ever.
 
 mod directs;
 mod out;
+mod outer;
 mod peers;
 mod relays;
 
@@ -88,9 +91,12 @@ impl Families {
         let help = "Peers without series of their own, as there are too many";
         out.gauge("peers_omitted", help, omitted as u64)?;
         let client = self.observation.client.as_ref();
-        peers::write(out, shown, client.map(|client| &client.names), self.now)?;
+        let names = client.map(|client| &client.names);
+        peers::write(out, "", shown, names, self.now)?;
         directs::write(out, shown)?;
-        relays::write(out, &report.relays)
+        relays::write(out, &report.relays)?;
+        let mut outer = report.outer.iter();
+        outer.try_for_each(|it| outer::write(out, it, names, self.now))
     }
 }
 

@@ -31,6 +31,23 @@ pub struct Counters {
     pub state: BTreeMap<String, String>,
 }
 
+/// Sums over the peers of a tunnel through which another goes; its packets are the datagrams of the tunnel inside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct OuterCounters {
+    /// Packets that went from the tunnel inside to the UDP socket.
+    pub outbound: Traffic,
+    /// Packets that went from the UDP socket to the tunnel inside.
+    pub inbound: Traffic,
+    /// Drops by reason, those of the UDP sockets included; every reason is present.
+    pub drops: BTreeMap<String, u64>,
+    /// Handshakes completed.
+    pub handshakes: u64,
+    /// Cookie replies sent.
+    pub cookies_sent: u64,
+}
+
 /// Packets in the clear, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]

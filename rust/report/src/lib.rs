@@ -21,7 +21,7 @@ mod relay;
 pub mod schema;
 mod status;
 
-pub use counters::{Counters, Traffic};
+pub use counters::{Counters, OuterCounters, Traffic};
 pub use direct::{DataPath, DirectPeer};
 pub use figures::{HISTOGRAMS, HistogramFigure, HistogramUnit};
 pub use query::{QueryError, REQUEST, answer, json_of, query};
@@ -50,7 +50,7 @@ pub struct Report {
     pub fwmark: u32,
     /// Packets of the last seconds; absent if they are not reported.
     pub recent: Option<Recent>,
-    /// Sums over all peers.
+    /// Sums over all peers, without those of the tunnel through which this one goes.
     pub counters: Counters,
     /// One entry per peer.
     pub peers: Vec<Peer>,
@@ -69,6 +69,9 @@ pub struct Report {
 pub struct OuterReport {
     /// Its public key in base64; absent while it has none.
     pub public_key: Option<String>,
+    /// Sums over its peers; absent if they are not reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<OuterCounters>,
     /// One entry per peer.
     pub peers: Vec<Peer>,
 }

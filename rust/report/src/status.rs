@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use crate::{Counters, Peer, RelayServer};
+use crate::{Counters, OuterCounters, Peer, RelayServer};
 use serde::{Deserialize, Serialize};
 
 /// JSON Schema of [`Statuses`], as `convoy status --schema` prints it.
@@ -94,6 +94,8 @@ pub struct ViaStatus {
     pub public_key: Option<String>,
     /// In the order of the configuration.
     pub peers: Vec<PeerStatus>,
+    /// Its counters, which those of the tunnel inside do not include.
+    pub stats: Option<OuterCounters>,
 }
 
 /// A UDP port that the router is asked to forward to this machine.

@@ -22,7 +22,7 @@ use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
 };
-use convoy_report::{Counters, OuterReport, Peer, Recent, Report, Traffic, query};
+use convoy_report::{Counters, OuterCounters, OuterReport, Peer, Recent, Report, Traffic, query};
 use convoy_uapi::socket;
 
 pub use figures::{binary, grouped, percentile};
@@ -81,7 +81,18 @@ pub fn report(interface: &str, snapshot: &Snapshot) -> Report {
 fn outer(snapshot: &Snapshot) -> OuterReport {
     OuterReport {
         public_key: snapshot.public_key.map(|key| BASE64_STANDARD.encode(key.0)),
+        counters: Some(outer_totals(&snapshot.counters)),
         peers: snapshot.peers.iter().map(peer).collect(),
+    }
+}
+
+fn outer_totals(counters: &counters::Counters) -> OuterCounters {
+    OuterCounters {
+        outbound: traffic(counters.outbound_packets, counters.outbound_bytes),
+        inbound: traffic(counters.inbound_packets, counters.inbound_bytes),
+        drops: by_reason(&counters.drops),
+        handshakes: counters.handshakes,
+        cookies_sent: counters.cookies_sent,
     }
 }
 
@@ -106,16 +117,13 @@ fn totals(counters: &counters::Counters) -> Counters {
         ("packets_per_write", &counters.packets_per_write),
         ("cpu_time_per_tick", &counters.cpu_time_per_tick),
     ];
-    let drops = DropReason::ALL.iter();
     Counters {
         outbound: traffic(counters.outbound_packets, counters.outbound_bytes),
         inbound: traffic(counters.inbound_packets, counters.inbound_bytes),
         histograms: histograms
             .map(|(name, histogram)| (name.to_owned(), histogram.counts.to_vec()))
             .into(),
-        drops: drops
-            .map(|reason| (reason.name().to_owned(), counters.drops.of(*reason)))
-            .collect(),
+        drops: by_reason(&counters.drops),
         syscalls: by_name(&counters.syscalls),
         ticks: counters.ticks,
         handshakes: counters.handshakes,
@@ -123,6 +131,13 @@ fn totals(counters: &counters::Counters) -> Counters {
         events: by_name(&counters.events),
         state: by_name(&counters.state),
     }
+}
+
+fn by_reason(drops: &counters::Drops) -> BTreeMap<String, u64> {
+    let reasons = DropReason::ALL.iter();
+    reasons
+        .map(|reason| (reason.name().to_owned(), drops.of(*reason)))
+        .collect()
 }
 
 fn by_name<T: Clone>(entries: &[(&'static str, T)]) -> BTreeMap<String, T> {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, fmt::Write};
 
-use convoy_report::{Counters, HISTOGRAMS, Peer, Report};
+use convoy_report::{Counters, HISTOGRAMS, OuterReport, Peer, Report, Traffic};
 use jiff::Timestamp;
 
 use crate::{
@@ -39,17 +39,14 @@ pub(super) fn render(report: &Report, now: Timestamp) -> String {
 fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Result {
     let counters = &report.counters;
     writeln!(out, "{} (convoy {})", report.interface, report.version)?;
+    write_traffic(out, counters.outbound, counters.inbound)?;
     write_totals(out, counters)?;
     for figure in HISTOGRAMS {
         let counts = counters.histograms.get(figure.name);
         let counts = counts.map_or(&[][..], Vec::as_slice);
         write_histogram(out, figure.title, counts)?;
     }
-    let drops: BTreeMap<_, _> = counters.drops.iter().filter(|(_, n)| **n > 0).collect();
-    match drops.is_empty() {
-        true => writeln!(out, "\ndrops: none")?,
-        false => write_section(out, "drops", drops.iter().map(|(k, n)| (*k, grouped(**n))))?,
-    }
+    write_drops(out, "drops", &counters.drops)?;
     for (title, counts) in [
         ("system calls", &counters.syscalls),
         ("events", &counters.events),
@@ -58,22 +55,37 @@ fn write_report(out: &mut String, report: &Report, now: Timestamp) -> fmt::Resul
     }
     let state = counters.state.iter();
     write_section(out, "state", state.map(|(k, v)| (k, v.clone())))?;
-    report
-        .peers
-        .iter()
-        .try_for_each(|p| write_peer(out, p, now))
+    let mut peers = report.peers.iter();
+    peers.try_for_each(|peer| write_peer(out, "peer", peer, now))?;
+    let mut outer = report.outer.iter();
+    outer.try_for_each(|outer| write_outer(out, outer, now))
 }
 
-fn write_totals(out: &mut String, counters: &Counters) -> fmt::Result {
+/// The tunnel through which this one goes, in sections of its own.
+fn write_outer(out: &mut String, outer: &OuterReport, now: Timestamp) -> fmt::Result {
+    let key = outer.public_key.as_deref().unwrap_or("without a key");
+    writeln!(out, "\nouter tunnel {key}")?;
+    if let Some(counters) = &outer.counters {
+        write_traffic(out, counters.outbound, counters.inbound)?;
+        let (handshakes, cookies) = (counters.handshakes, counters.cookies_sent);
+        let (handshakes, cookies) = (grouped(handshakes), grouped(cookies));
+        writeln!(out, "  {handshakes} handshakes, {cookies} cookie replies")?;
+        write_drops(out, "drops of the outer tunnel", &counters.drops)?;
+    }
+    let mut peers = outer.peers.iter();
+    peers.try_for_each(|peer| write_peer(out, "outer peer", peer, now))
+}
+
+fn write_traffic(out: &mut String, outbound: Traffic, inbound: Traffic) -> fmt::Result {
     writeln!(out, "\n  {:<10}{:>18}{:>14}", "", "packets", "bytes")?;
-    let directions = [
-        ("outbound", &counters.outbound),
-        ("inbound", &counters.inbound),
-    ];
-    for (name, traffic) in directions {
+    for (name, traffic) in [("outbound", outbound), ("inbound", inbound)] {
         let (packets, bytes) = (grouped(traffic.packets), binary(traffic.bytes));
         writeln!(out, "  {name:<10}{packets:>18}{bytes:>14}")?;
     }
+    Ok(())
+}
+
+fn write_totals(out: &mut String, counters: &Counters) -> fmt::Result {
     writeln!(
         out,
         "  {} ticks, {} handshakes, {} cookie replies",
@@ -112,6 +124,14 @@ fn write_histogram(out: &mut String, title: &str, counts: &[u64]) -> fmt::Result
     Ok(())
 }
 
+fn write_drops(out: &mut String, title: &str, drops: &BTreeMap<String, u64>) -> fmt::Result {
+    let drops: BTreeMap<_, _> = drops.iter().filter(|(_, n)| **n > 0).collect();
+    match drops.is_empty() {
+        true => writeln!(out, "\n{title}: none"),
+        false => write_section(out, title, drops.iter().map(|(k, n)| (*k, grouped(**n)))),
+    }
+}
+
 fn write_section<'a>(
     out: &mut String,
     title: &str,
@@ -126,7 +146,8 @@ fn write_section<'a>(
     Ok(())
 }
 
-fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
+/// `title`: `peer`, or another if it is one of another tunnel.
+fn write_peer(out: &mut String, title: &str, peer: &Peer, now: Timestamp) -> fmt::Result {
     let handshake = match peer.latest_handshake {
         Some(time) => {
             let age = now.as_second().saturating_sub_unsigned(time).max(0);
@@ -135,7 +156,7 @@ fn write_peer(out: &mut String, peer: &Peer, now: Timestamp) -> fmt::Result {
         None => "never".to_owned(),
     };
     let endpoint = peer.endpoint.as_deref().unwrap_or("none");
-    writeln!(out, "\npeer {}", peer.public_key)?;
+    writeln!(out, "\n{title} {}", peer.public_key)?;
     writeln!(out, "  endpoint {endpoint}, latest handshake {handshake}")?;
     let directions = [
         ("outbound", peer.tx_packets, peer.tx_bytes),

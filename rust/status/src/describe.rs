@@ -77,6 +77,7 @@ pub fn describe(report: Report, known: &Known) -> Status {
         config: known.via_file.clone(),
         public_key: outer.public_key,
         peers: describe_all(outer.peers, routes_of_outer),
+        stats: outer.counters,
     });
     let peers = describe_all(report.peers, routes_of_inner);
     Status {

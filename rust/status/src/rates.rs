@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use convoy_report::{Rate, Status};
+use convoy_report::{PeerStatus, Rate, Status};
 
 /// Adds the rates of all tunnels and peers that were there `time` earlier.
 pub fn add(statuses: &mut [Status], earlier: &[Status], time: Duration) {
@@ -20,12 +20,16 @@ fn add_to(status: &mut Status, earlier: &Status, seconds: f64) {
         let between = now.since(then);
         status.rate = Rate::of(between.inbound.bytes, between.outbound.bytes, seconds);
     }
-    let before = earlier
-        .peers
-        .iter()
-        .map(|it| (&it.peer.public_key, &it.peer));
+    add_to_peers(&mut status.peers, &earlier.peers, seconds);
+    if let (Some(via), Some(earlier)) = (&mut status.via, &earlier.via) {
+        add_to_peers(&mut via.peers, &earlier.peers, seconds);
+    }
+}
+
+fn add_to_peers(peers: &mut [PeerStatus], earlier: &[PeerStatus], seconds: f64) {
+    let before = earlier.iter().map(|it| (&it.peer.public_key, &it.peer));
     let before: HashMap<_, _> = before.collect();
-    for peer in &mut status.peers {
+    for peer in peers {
         let now = &peer.peer;
         peer.rate = before.get(&now.public_key).and_then(|then| {
             let rx = now.rx_bytes.saturating_sub(then.rx_bytes);
@@ -40,7 +44,6 @@ mod tests {
     use convoy_report::{Counters, Peer, Traffic};
 
     use super::*;
-    use convoy_report::PeerStatus;
 
     #[test]
     fn a_rate_is_what_was_moved_between_two_looks() {

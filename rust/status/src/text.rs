@@ -91,6 +91,9 @@ fn write_via(
     let config = via.config.as_ref();
     optional(out, "configuration", config.map(|path| path.display()))?;
     optional(out, "public key", via.public_key.as_ref())?;
+    if let Some(stats) = &via.stats {
+        counters::write_outer(out, stats)?;
+    }
     let mut peers = via.peers.iter();
     peers.try_for_each(|peer| write_peer(out, peer, relays, now))
 }

@@ -19,12 +19,15 @@ impl EventLoop {
         snapshot.recent = self.recent.traffic(clock::now(), self.node.counters());
         if let Some(hop) = &mut self.hop {
             let (now, wall) = (clock::now(), SystemTime::now());
-            let outer = hop.node().snapshot(now, wall);
-            // Whoever looks for what was dropped finds it in one place.
-            snapshot.counters.drops.merge(&outer.counters.drops);
-            snapshot.outer = Some(Box::new(outer));
+            snapshot.outer = Some(Box::new(hop.node().snapshot(now, wall)));
         }
         self.add_counts(&mut snapshot.counters);
+        // Of two tunnels, only the outer one's datagrams are on the network.
+        let outward = match &mut snapshot.outer {
+            Some(outer) => &mut outer.counters,
+            None => &mut snapshot.counters,
+        };
+        self.add_drops_of_sockets(outward);
         self.add_state(&mut snapshot.counters);
     }
 
@@ -34,14 +37,7 @@ impl EventLoop {
         let failed = written.failed;
         let lost =
             failed.link_down + failed.no_memory + failed.refused + failed.deleted + failed.other;
-        for (reason, count) in [
-            (DropReason::OutboundSendFailed, flushed.failed),
-            (DropReason::OutboundTooBig, flushed.too_big),
-            (DropReason::OutboundNoBuffers, flushed.no_buffers),
-            (DropReason::InboundWriteFailed, lost),
-        ] {
-            counters.drops.add(reason, count);
-        }
+        counters.drops.add(DropReason::InboundWriteFailed, lost);
         const _: () = assert!(MAX_SEGMENTS == 64, "the histograms' last bucket");
         counters.segments_per_send.counts = flushed.segments;
         let per_write = &written.packets_per_write;
@@ -75,6 +71,17 @@ impl EventLoop {
             ("tun_sparse_outbound", self.metrics.sparse_outbound),
             ("tun_sparse_inbound", self.metrics.sparse_inbound),
         ];
+    }
+
+    fn add_drops_of_sockets(&self, counters: &mut Counters) {
+        let flushed = self.outbound.flusher.counters();
+        for (reason, count) in [
+            (DropReason::OutboundSendFailed, flushed.failed),
+            (DropReason::OutboundTooBig, flushed.too_big),
+            (DropReason::OutboundNoBuffers, flushed.no_buffers),
+        ] {
+            counters.drops.add(reason, count);
+        }
     }
 
     fn add_state(&mut self, counters: &mut Counters) {

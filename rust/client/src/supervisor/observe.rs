@@ -12,7 +12,8 @@ impl Supervisor {
     /// Returns what its tunnel's process does not know.
     pub(super) async fn observe(&self, state: &State) -> Client {
         let is_closed = self.is_kill_switch_closed().await;
-        let names = self.config.peers.iter().filter_map(|peer| {
+        let peers = self.config.peers.iter().chain(self.config.outer_peers());
+        let names = peers.filter_map(|peer| {
             let key = encode_key(&peer.public_key.value.0);
             Some((key.as_str().to_owned(), peer.friendly_name.clone()?))
         });

@@ -14,9 +14,11 @@ const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 /// A counter of a peer.
 type Figure = fn(&Peer) -> u64;
 
-/// Writes them; a peer without a name in `names` has an empty one, which Prometheus takes for none.
+/// Writes them, in families that begin with `prefix`; a peer without a name in `names` has an empty one, which Prometheus
+/// takes for none.
 pub(super) fn write(
     out: &mut Out<'_>,
+    prefix: &str,
     peers: &[Peer],
     names: Option<&HashMap<String, String>>,
     now: Timestamp,
@@ -51,14 +53,14 @@ pub(super) fn write(
         let series = peers
             .iter()
             .map(|peer| (labels_of(peer, names), figure(peer)));
-        out.counters(name, help, unit, series)?;
+        out.counters(&format!("{prefix}{name}"), help, unit, series)?;
     }
     let live = |peer: &Peer| u64::from(health::is_live(peer.latest_handshake, now));
     let sessions = peers
         .iter()
         .map(|peer| (labels_of(peer, names), live(peer)));
     out.gauges(
-        "peer_session",
+        &format!("{prefix}peer_session"),
         "Whether a peer has a session",
         None,
         sessions,
@@ -68,7 +70,7 @@ pub(super) fn write(
         handshakes.filter_map(|peer| Some((labels_of(peer, names), peer.latest_handshake?)));
     let help = "When the latest handshake with a peer was; absent if there was none";
     out.gauges(
-        "peer_latest_handshake_timestamp",
+        &format!("{prefix}peer_latest_handshake_timestamp"),
         help,
         Some(&Unit::Seconds),
         handshakes,

@@ -150,6 +150,49 @@ fn turn_servers_have_series_and_without_one_there_are_none() {
 }
 
 #[test]
+fn an_outer_tunnel_has_families_of_its_own_and_without_one_there_are_none() {
+    assert!(!text_of(observation()).contains("convoy_outer"));
+    let mut through = observation();
+    let drops = |count| [("inbound_replay".to_owned(), count)].into();
+    through.report.as_mut().unwrap().outer = Some(convoy_report::OuterReport {
+        public_key: Some("CCCC=".to_owned()),
+        counters: Some(convoy_report::OuterCounters {
+            outbound: Traffic {
+                packets: 8,
+                bytes: 800,
+            },
+            drops: drops(9),
+            handshakes: 6,
+            ..Default::default()
+        }),
+        peers: vec![Peer {
+            public_key: "DDDD=".to_owned(),
+            tx_bytes: 840,
+            ..Peer::default()
+        }],
+    });
+    if let Some(client) = &mut through.client {
+        client.names.insert("DDDD=".to_owned(), "Hop".to_owned());
+    }
+    let text = text_of(through);
+    for line in [
+        r#"convoy_outer_peers{interface="wg0"} 1"#,
+        r#"convoy_outer_packets_total{interface="wg0",direction="outbound"} 8"#,
+        r#"convoy_outer_packet_bytes_total{interface="wg0",direction="outbound"} 800"#,
+        r#"convoy_outer_drops_total{interface="wg0",reason="inbound_replay"} 9"#,
+        r#"convoy_outer_handshakes_total{interface="wg0"} 6"#,
+        r#"convoy_outer_peer_sent_bytes_total{interface="wg0",public_key="DDDD=",name="Hop"} 840"#,
+        r#"convoy_outer_peer_session{interface="wg0",public_key="DDDD=",name="Hop"} 0"#,
+        // Those of the tunnel inside stay what they are.
+        r#"convoy_drops_total{interface="wg0",reason="inbound_replay"} 3"#,
+        r#"convoy_peers{interface="wg0"} 2"#,
+    ] {
+        assert!(text.lines().any(|it| it == line), "no {line} in:\n{text}");
+    }
+    assert!(!text.contains(r#"convoy_peer_session{interface="wg0",public_key="DDDD=""#));
+}
+
+#[test]
 fn further_peers_have_no_series() {
     let mut observation = observation();
     if let Ok(report) = &mut observation.report {

@@ -70,6 +70,41 @@ fn an_idle_daemon_has_a_report_too() {
 }
 
 #[test]
+fn the_outer_tunnel_has_sections_of_its_own() {
+    let mut snapshot = Snapshot::default();
+    snapshot.counters.drops.add(DropReason::InboundReplay, 3);
+    let inner = PublicKey([1; 32]);
+    snapshot.peers.push(PeerSnapshot::new(inner));
+    let mut outer = Snapshot {
+        public_key: Some(PublicKey([2; 32])),
+        ..Snapshot::default()
+    };
+    let drops = &mut outer.counters.drops;
+    drops.add(DropReason::InboundBadTag, 4_321);
+    outer.counters.outbound_packets = 7;
+    outer.counters.outbound_bytes = 2 << 10;
+    outer.counters.handshakes = 5;
+    outer.peers.push(PeerSnapshot::new(PublicKey([3; 32])));
+    snapshot.outer = Some(Box::new(outer));
+    let report = report_of("wg0", &snapshot);
+    assert_eq!(report.counters.drops["inbound_bad_tag"], 0);
+    let json = serde_json::to_value(&report).unwrap();
+    let counters = &json["outer"]["counters"];
+    assert_eq!(counters["drops"]["inbound_bad_tag"], 4_321);
+    let text = render(&report, Timestamp::UNIX_EPOCH);
+    let (of_inner, of_outer) = text.split_once("\nouter tunnel AgIC").expect("a section");
+    assert!(of_inner.contains("\ndrops:\n  inbound_replay"), "{text}");
+    assert!(!of_inner.contains("bad_tag"), "{text}");
+    assert!(of_inner.contains("\npeer AQEB"), "{text}");
+    assert!(of_outer.contains("7      2.00 KiB"), "{text}");
+    assert!(of_outer.contains("\n  5 handshakes, 0 cookie"), "{text}");
+    let drops = "\ndrops of the outer tunnel:\n  inbound_bad_tag           4,321\n";
+    assert!(of_outer.contains(drops), "{text}");
+    assert!(of_outer.contains("\nouter peer AwMD"), "{text}");
+    assert!(!shown().contains("outer"));
+}
+
+#[test]
 fn every_value_is_in_exactly_one_bucket() {
     for value in 0..=64 {
         let within = BUCKETS

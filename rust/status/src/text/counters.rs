@@ -1,14 +1,14 @@
 //! A tunnel's counters in a few lines.
 
-use std::fmt::{self, Write};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+};
 
-use convoy_report::{Counters, HISTOGRAMS, Rate};
+use convoy_report::{Counters, HISTOGRAMS, OuterCounters, Rate, Traffic};
 use convoy_stats::{binary, grouped, percentile};
 
-use super::{
-    fields::{field, optional},
-    words::rate,
-};
+use super::{fields::optional, words::rate};
 
 /// Number of histograms of batches.
 pub(crate) const BATCHES: u16 = {
@@ -44,18 +44,30 @@ const OFFLOADS: [(&str, &str); 4] = [
 ];
 
 pub(super) fn write(out: &mut String, counters: &Counters, recent: Option<Rate>) -> fmt::Result {
-    let (received, sent) = (counters.inbound.bytes, counters.outbound.bytes);
-    if received + sent > 0 {
-        let text = format!("{} received, {} sent", binary(received), binary(sent));
-        field(out, "traffic", text)?;
-    }
+    write_traffic(out, counters.inbound, counters.outbound)?;
     optional(out, "rate", recent.map(rate))?;
     let offloads: Vec<_> = offloads(counters).collect();
     let offloads = (!offloads.is_empty()).then(|| offloads.join(", "));
     optional(out, "offload", offloads)?;
     optional(out, "AEAD", counters.state.get("aead"))?;
     write_batches(out, counters)?;
-    let drops = counters.drops.iter().filter(|(_, count)| **count > 0);
+    write_drops(out, &counters.drops)
+}
+
+/// Writes those of the tunnel through which another goes.
+pub(super) fn write_outer(out: &mut String, counters: &OuterCounters) -> fmt::Result {
+    write_traffic(out, counters.inbound, counters.outbound)?;
+    write_drops(out, &counters.drops)
+}
+
+fn write_traffic(out: &mut String, inbound: Traffic, outbound: Traffic) -> fmt::Result {
+    let (received, sent) = (inbound.bytes, outbound.bytes);
+    let text = format!("{} received, {} sent", binary(received), binary(sent));
+    optional(out, "traffic", (received + sent > 0).then_some(text))
+}
+
+fn write_drops(out: &mut String, drops: &BTreeMap<String, u64>) -> fmt::Result {
+    let drops = drops.iter().filter(|(_, count)| **count > 0);
     let drops = drops.map(|(reason, count)| format!("{} {reason}", grouped(*count)));
     let drops: Vec<_> = drops.collect();
     let drops = (!drops.is_empty()).then(|| drops.join(", "));

@@ -245,6 +245,28 @@ fn a_state_that_is_a_problem_says_so() {
     }
 }
 
+#[test]
+fn the_outer_tunnel_has_its_own_traffic_and_drops() {
+    let mut status = wg0();
+    let mut stats = convoy_report::OuterCounters::default();
+    stats.inbound.bytes = 5 << 20;
+    stats.drops = [("inbound_via_foreign", 12), ("inbound_replay", 0)]
+        .map(|(reason, count)| (reason.to_owned(), count))
+        .into();
+    status.via = Some(ViaStatus {
+        name: "hop".to_owned(),
+        peers: vec![phone()],
+        stats: Some(stats),
+        ..ViaStatus::default()
+    });
+    let text = shown(status);
+    let (inner, outer) = text.split_once("\nthrough: hop\n").expect("a section");
+    assert!(!inner.contains("inbound_via_foreign"), "{text}");
+    let expected =
+        "  traffic: 5.00 MiB received, 0 B sent\n  drops: 12 inbound_via_foreign\n\npeer: ";
+    assert!(outer.starts_with(expected), "{text}");
+}
+
 fn shown(status: Status) -> String {
     let interfaces = vec![status];
     render(&Statuses { interfaces }, now())

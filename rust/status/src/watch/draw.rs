@@ -47,7 +47,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &mut Screen, now: Timestamp) {
     frame.render_widget(indented(&warnings).yellow(), troubles);
     draw_rates(frame, rates, &screen.rates(&status.name));
     batches::draw(frame, counters, screen.recent(&status.name));
-    let top = peers::draw(frame, list, &status.peers, screen.top, now);
+    let top = peers::draw(frame, list, status, screen.top, now);
     screen.top = top;
 }
 
@@ -100,7 +100,9 @@ fn offload(stats: &Counters) -> String {
 }
 
 fn warnings(status: &Status, problems: &[String]) -> String {
-    let of_peers = status.peers.iter().filter_map(|it| it.problem.as_ref());
+    let outer = status.via.iter().flat_map(|via| &via.peers);
+    let of_peers = status.peers.iter().chain(outer);
+    let of_peers = of_peers.filter_map(|it| it.problem.as_ref());
     let all = problems.iter().chain(&status.warnings).chain(of_peers);
     let all: Vec<_> = all.map(String::as_str).collect();
     all.join("; ")

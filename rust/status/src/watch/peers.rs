@@ -1,6 +1,6 @@
 //! The list of peers, and of those that are met through them.
 
-use convoy_report::{DataPath, DirectPeer, PeerState, PeerStatus};
+use convoy_report::{DataPath, DirectPeer, PeerState, PeerStatus, Status};
 use convoy_stats::{
     binary,
     direct::{milliseconds, reason},
@@ -26,12 +26,17 @@ const HEADER_LINES: u16 = 2;
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
-    peers: &[PeerStatus],
+    status: &Status,
     top: usize,
     now: Timestamp,
 ) -> usize {
     let room = usize::from(area.height.saturating_sub(HEADER_LINES));
-    let all: Vec<_> = peers.iter().flat_map(entries).collect();
+    let peers = &status.peers;
+    let of_outer = status.via.iter().flat_map(|via| {
+        let below = via.peers.iter().map(Entry::Peer);
+        std::iter::once(Entry::Through(&via.name)).chain(below)
+    });
+    let all: Vec<_> = peers.iter().flat_map(entries).chain(of_outer).collect();
     let top = top.min(all.len().saturating_sub(room));
     let last = (top + room).min(all.len());
     let connected = peers.iter().filter(|it| it.state == PeerState::Connected);
@@ -57,6 +62,7 @@ pub(super) fn draw(
     let rows = all[top..last].iter().map(|entry| match entry {
         Entry::Peer(peer) => row(peer, now),
         Entry::Direct(direct) => direct_row(direct),
+        Entry::Through(name) => Row::new([" through", name]).dim(),
     });
     let widths = [
         Constraint::Fill(1),
@@ -76,6 +82,8 @@ pub(super) fn draw(
 enum Entry<'a> {
     Peer(&'a PeerStatus),
     Direct(&'a DirectPeer),
+    /// Stands above the peers of the tunnel of this name, through which this one goes.
+    Through(&'a str),
 }
 
 /// A peer, and below it those that are met through it.

@@ -65,7 +65,7 @@ impl Screen {
 
     /// Returns what a tunnel has counted in the last minute, and since the look before; `None` if it has just come up.
     pub(super) fn recent(&self, name: &str) -> Option<(Counters, Counters)> {
-        let stats = |look: &Look| find(&look.interfaces, name)?.stats.clone();
+        let stats = |look: &Look| counters_of(find(&look.interfaces, name)?);
         let now = stats(self.looks.back()?)?;
         let mut looks = self.looks.iter();
         let first = looks.find_map(stats)?;
@@ -102,6 +102,19 @@ impl Screen {
         let is_chosen = |it: &Status| Some(&it.name) == self.chosen.as_ref();
         interfaces.iter().position(is_chosen).unwrap_or(0)
     }
+}
+
+/// The counters of a tunnel, with the drops of the one through which it goes by its name.
+fn counters_of(status: &Status) -> Option<Counters> {
+    let mut counters = status.stats.clone()?;
+    if let Some(via) = &status.via
+        && let Some(stats) = &via.stats
+    {
+        let drops = stats.drops.iter();
+        let drops = drops.map(|(reason, count)| (format!("{}: {reason}", via.name), *count));
+        counters.drops.extend(drops);
+    }
+    Some(counters)
 }
 
 fn find<'a>(interfaces: &'a [Status], name: &str) -> Option<&'a Status> {

@@ -106,6 +106,44 @@ fn peers_behind_a_hub_stand_below_it_with_path_and_round_trip() {
 }
 
 #[test]
+fn peers_and_drops_of_the_outer_tunnel_stand_below_its_name() {
+    let at = |seconds| {
+        let outer = convoy_report::OuterCounters {
+            drops: BTreeMap::from([("inbound_bad_tag".to_owned(), 9 * seconds)]),
+            ..Default::default()
+        };
+        let mut hop = peer(0, seconds << 20);
+        hop.problem = Some("it is slow".to_owned());
+        Status {
+            via: Some(convoy_report::ViaStatus {
+                name: "hop".to_owned(),
+                peers: vec![hop],
+                stats: Some(outer),
+                ..Default::default()
+            }),
+            ..status(seconds)
+        }
+    };
+    let mut screen = Screen::default();
+    let begin = Instant::now();
+    for second in 0..2 {
+        let at_second = begin + Duration::from_secs(second);
+        screen.look((vec![at(second)], Vec::new()), at_second);
+    }
+    let text = shown(&mut screen, 80, 24);
+    let expected = "
+ peer 1 o…  no answer      203.0.113.255:51820     never         0 B         0 B
+ through    hop
+ Office     connected      203.0.113.255:51820        1m    1.00 MiB         0 B
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains(" Peers: 1 connected of 2 "), "{text}");
+    assert!(text.contains("9 hop: inbound_bad_tag"), "{text}");
+    assert!(text.contains("1 inbound_replay\n"), "{text}");
+    assert!(text.contains("IPv6 is off; it is slow"), "{text}");
+}
+
+#[test]
 fn an_offload_that_is_off_is_named() {
     let mut tunnel = status(0);
     let state = &mut tunnel.stats.as_mut().unwrap().state;
