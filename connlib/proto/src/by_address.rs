@@ -1,6 +1,9 @@
 //! An index of peers by endpoint address.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 /// The ids of peers, by the addresses of their endpoints; several peers may have the same one.
 #[derive(Debug, Default)]
@@ -23,6 +26,14 @@ impl ByAddress {
     pub(crate) fn peers_at(&self, address: SocketAddr) -> impl Iterator<Item = usize> {
         let all = self.0.range((address, 0)..=(address, usize::MAX));
         all.map(|(_, id)| *id)
+    }
+
+    /// Peers at any port of an address.
+    pub(crate) fn peers_of(&self, host: IpAddr) -> impl Iterator<Item = usize> {
+        // Ports come behind addresses, and an IPv6 address has its flow label and its scope behind the port.
+        let all = self.0.range((SocketAddr::new(host, 0), 0)..);
+        all.take_while(move |(address, _)| address.ip() == host)
+            .map(|(_, id)| *id)
     }
 
     /// Whether some peer is at an IPv4 address, or at an IPv6 address.

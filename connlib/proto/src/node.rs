@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -284,6 +284,12 @@ impl Node {
         let is_data = message.len() >= 8 && message[..4] == [4, 0, 0, 0];
         let of = |id: usize| self.peers[id].sessions.have_remote(index_at(message, 4));
         is_data && self.by_address.peers_at(to).any(of)
+    }
+
+    /// Whether a peer's endpoint is at this address.
+    #[must_use]
+    pub fn has_peer_at(&self, address: IpAddr) -> bool {
+        self.by_address.peers_of(address).next().is_some()
     }
 
     /// When to call [`Node::handle_timeout`] next.

@@ -86,8 +86,11 @@ drop_reasons! {
     InboundForeignSource = "inbound_foreign_source",
     /// Inbound: a packet from the first hop that is no datagram for the tunnel inside.
     InboundViaForeign = "inbound_via_foreign",
-    /// Inbound: a fragment of a datagram from the first hop.
+    /// Inbound: a fragment of a datagram from the first hop that does not fit the others, or has come before.
     InboundViaFragment = "inbound_via_fragment",
+    /// Inbound: a fragment of a datagram from the first hop, as others did not come within three seconds, or very many
+    /// datagrams lacked some.
+    InboundViaIncomplete = "inbound_via_incomplete",
     /// Inbound: received before the link was set down, but handled afterwards.
     InboundLinkDown = "inbound_link_down",
     /// Inbound: no key to handle a handshake message: the device has no private key, or the peer's public key

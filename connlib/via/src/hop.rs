@@ -10,6 +10,7 @@ use convoy_proto::{
 };
 
 use crate::{
+    fragments::Fragments,
     too_big,
     unwrapped::{self, Meaning, Unwrapped},
     wrapped::{Sender, Wrapped},
@@ -21,6 +22,7 @@ pub struct Hop {
     node: Node,
     outbound: Wrapped,
     inbound: Unwrapped,
+    fragments: Fragments,
 }
 
 impl Hop {
@@ -31,6 +33,7 @@ impl Hop {
             node: Node::new(aead),
             outbound: Wrapped::default(),
             inbound: Unwrapped::default(),
+            fragments: Fragments::default(),
         }
     }
 
@@ -58,12 +61,14 @@ impl Hop {
     /// When to call [`Hop::handle_timeout`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        self.node.poll_timeout()
+        let deadlines = [self.node.poll_timeout(), self.fragments.next_expiry()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Handles a due timer; returns whether there was one.
     pub fn handle_timeout(&mut self, now: Duration) -> bool {
-        self.node.handle_timeout(now)
+        let drops = &mut self.node.counters().drops;
+        self.fragments.expire(now, drops) | self.node.handle_timeout(now)
     }
 
     /// Handles packets from the TUN, while `sink` has room for their datagrams: `inner` seals them, then the outer tunnel
@@ -165,7 +170,7 @@ impl Hop {
     /// Whether `inner` has got all that [`Hop::handle_inbound`] has opened.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.inbound.is_empty()
+        self.inbound.is_empty() && self.fragments.whole().is_none()
     }
 
     /// Passes datagrams to `inner` while `sink` has room for their packets, and `admits` each of them.
@@ -181,6 +186,12 @@ impl Hop {
             is_sink_full: false,
         };
         loop {
+            let of_whole = self.deliver_whole(inner, now, sink, &mut admits);
+            all.datagrams += of_whole.datagrams;
+            if self.fragments.whole().is_some() {
+                all.is_sink_full = of_whole.is_sink_full;
+                return all;
+            }
             let sender = self.outbound.sender;
             // Up to the first packet that is none of them.
             let datagrams =
@@ -195,9 +206,44 @@ impl Hop {
             self.inbound.advance(handled.datagrams);
             all.datagrams += handled.datagrams;
             all.is_sink_full = handled.is_sink_full;
-            if handled.is_sink_full || !self.drop_others(inner, now) {
+            if handled.is_sink_full || !self.handle_others(inner, now) {
                 return all;
             }
+        }
+    }
+
+    /// Passes on the datagram that was put together, if there is one: it is older than those that wait.
+    fn deliver_whole(
+        &mut self,
+        inner: &mut Node,
+        now: Duration,
+        sink: &mut impl PacketSink,
+        admits: impl FnMut(&[u8]) -> bool,
+    ) -> Handled {
+        let nothing = Handled {
+            datagrams: 0,
+            is_sink_full: false,
+        };
+        let Some(whole) = self.fragments.whole() else {
+            return nothing;
+        };
+        let sender = self.outbound.sender;
+        match unwrapped::read_datagram(&whole.bytes, whole.source, whole.ecn, &sender) {
+            Meaning::Datagram(datagram) => {
+                let mut admits = admits;
+                let admitted = Some(datagram).filter(|it| admits(it.bytes));
+                let handled = inner.handle_inbound(admitted, now, sink);
+                if handled.datagrams > 0 {
+                    self.fragments.advance();
+                }
+                handled
+            }
+            Meaning::Dropped(reason) => {
+                self.drop(reason, 1);
+                self.fragments.advance();
+                nothing
+            }
+            Meaning::Icmp(_) | Meaning::Fragment(..) => nothing,
         }
     }
 
@@ -216,8 +262,8 @@ impl Hop {
         if is_up {
             return 0;
         }
-        let inbound = self.inbound.clear();
-        self.drop(DropReason::InboundLinkDown, inbound as u64);
+        let inbound = self.inbound.clear() as u64 + self.fragments.clear();
+        self.drop(DropReason::InboundLinkDown, inbound);
         self.outbound.clear()
     }
 
@@ -237,9 +283,9 @@ impl Hop {
         had_any && self.outbound.len() == 0
     }
 
-    /// Drops the oldest packets up to the first datagram for `inner`; an ICMP error among them may tell of one that was too
-    /// long. Returns whether there were any.
-    fn drop_others(&mut self, inner: &mut Node, now: Duration) -> bool {
+    /// Handles the oldest packets up to the first datagram for `inner`, or the fragment that completes one; an ICMP error among
+    /// them may tell of one that was too long. Returns whether there were any.
+    fn handle_others(&mut self, inner: &mut Node, now: Duration) -> bool {
         let sender = self.outbound.sender;
         let mut others = 0;
         for bytes in self.inbound.packets() {
@@ -249,11 +295,20 @@ impl Hop {
                     true => None,
                     false => Some(DropReason::InboundViaForeign),
                 },
+                Meaning::Fragment(packet, fragment) if inner.has_peer_at(packet.source) => {
+                    let drops = &mut self.node.counters().drops;
+                    self.fragments.add(&packet, fragment, now, drops);
+                    None
+                }
+                Meaning::Fragment(..) => Some(DropReason::InboundViaForeign),
                 Meaning::Dropped(reason) => Some(reason),
             };
             others += 1;
             let drops = &mut self.node.counters().drops;
             reason.into_iter().for_each(|reason| drops.add(reason, 1));
+            if self.fragments.whole().is_some() {
+                break;
+            }
         }
         self.inbound.advance(others);
         others > 0

@@ -22,9 +22,13 @@
 //!   it quotes a datagram that the inner node has sent, by the session's index, which only those on the way know.
 //! - **UDP checksums are written but not verified**: every datagram is authenticated, twice.
 //!
-//! Pure: no socket, lock, clock or await. Only the event loop calls it. Deliberately absent: a third hop, and putting
-//! fragments together.
+//! - **Fragments are put together**, as the first hop's side may be narrower than the second one's, if they come from the
+//!   address of a peer's endpoint: nobody else can take up their room.
+//!
+//! Pure: no socket, lock, clock or await. Only the event loop calls it. Deliberately absent: a third hop, and cutting
+//! datagrams.
 
+mod fragments;
 mod hop;
 mod too_big;
 mod unwrapped;
@@ -33,7 +37,7 @@ mod wrapped;
 pub use hop::Hop;
 
 /// Upper bound of the buffers between the two tunnels, in bytes.
-pub const HOP_BYTES: usize = wrapped::MAX_BYTES + unwrapped::MAX_BYTES;
+pub const HOP_BYTES: usize = wrapped::MAX_BYTES + unwrapped::MAX_BYTES + fragments::BYTES;
 
 /// Bytes by which the inner tunnel's MTU is below the outer one's: IP and UDP headers, and those of a data message. `is_ipv4`:
 /// whether the second hop has an IPv4 address.

@@ -8,7 +8,7 @@ use std::{
 
 use convoy_packet::{
     datagram::UDP_HEADER,
-    packet::{LONGEST_PACKET, Packet, UDP},
+    packet::{Fragment, LONGEST_PACKET, Packet, UDP},
     vnet::VnetHeader,
 };
 use convoy_proto::{Datagram, PacketSink, counters::DropReason};
@@ -34,6 +34,8 @@ pub(crate) struct Unwrapped {
 pub(crate) enum Meaning<'a> {
     /// A datagram for the inner tunnel.
     Datagram(Datagram<'a>),
+    /// A part of a packet.
+    Fragment(Packet<'a>, Fragment),
     /// An ICMP message.
     Icmp(Packet<'a>),
     /// Nothing that is for it.
@@ -78,13 +80,23 @@ pub(crate) fn read<'a>(bytes: &'a [u8], own: &Sender) -> Meaning<'a> {
     if own.address(packet.source.is_ipv4()) != Some(packet.destination) {
         return Meaning::Dropped(DropReason::InboundViaForeign);
     }
-    if packet.fragment.is_some() {
-        return Meaning::Dropped(DropReason::InboundViaFragment);
+    if let Some(fragment) = packet.fragment {
+        return Meaning::Fragment(packet, fragment);
     }
-    if packet.protocol != UDP {
-        return Meaning::Icmp(packet);
+    match packet.protocol {
+        UDP => read_datagram(packet.payload(), packet.source, packet.class() & 0b11, own),
+        _ => Meaning::Icmp(packet),
     }
-    let Some((header, payload)) = packet.payload().split_first_chunk::<UDP_HEADER>() else {
+}
+
+/// Reads a UDP datagram, header included.
+pub(crate) fn read_datagram<'a>(
+    bytes: &'a [u8],
+    source: IpAddr,
+    ecn: u8,
+    own: &Sender,
+) -> Meaning<'a> {
+    let Some((header, payload)) = bytes.split_first_chunk::<UDP_HEADER>() else {
         return Meaning::Dropped(DropReason::InboundMalformed);
     };
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -97,12 +109,9 @@ pub(crate) fn read<'a>(bytes: &'a [u8], own: &Sender) -> Meaning<'a> {
     }
     Meaning::Datagram(Datagram {
         bytes: payload,
-        from: SocketAddr::new(packet.source, half(0)),
+        from: SocketAddr::new(source, half(0)),
         arrival: None,
-        ecn: match packet.source {
-            IpAddr::V4(_) => packet.bytes[1] & 0b11,
-            IpAddr::V6(_) => (packet.bytes[1] >> 4) & 0b11,
-        },
+        ecn,
     })
 }
 

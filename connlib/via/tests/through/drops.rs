@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use convoy_packet::packet::seal_ipv4;
 use convoy_proto::counters::DropReason::{
-    self, InboundMalformed, InboundNotWireGuard, InboundViaForeign, InboundViaFragment,
+    self, InboundMalformed, InboundNotWireGuard, InboundViaForeign,
 };
 
 use crate::world::{World, udp};
@@ -18,18 +18,15 @@ fn what_is_not_for_the_tunnel_inside_is_dropped_and_counted() {
     let elsewhere = udp(second, 51820, [10, 9, 0, 2].into(), 50_000, b"\x04\0\0\0");
     let mut tcp = own(50_000);
     tcp[9] = 6;
-    let mut fragment = own(50_000);
-    fragment[6] = 0x20;
     let mut short = own(50_000);
     short[25] = 200;
-    let mut sealed = [tcp, fragment, short];
+    let mut sealed = [tcp, short];
     sealed.iter_mut().for_each(|it| seal_ipv4(it));
-    let [tcp, fragment, short] = sealed;
+    let [tcp, short] = sealed;
     for (packet, reason) in [
         (own(50_001), InboundViaForeign),
         (elsewhere, InboundViaForeign),
         (tcp, InboundViaForeign),
-        (fragment, InboundViaFragment),
         (short, InboundMalformed),
     ] {
         let mut world = World::connected(true);

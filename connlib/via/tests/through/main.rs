@@ -3,6 +3,7 @@
 #[path = "../../../proto/tests/common/mod.rs"]
 mod common;
 mod drops;
+mod fragments;
 mod narrow;
 mod world;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use convoy_proto::counters::DropReason;
 
-use common::SECOND;
+use common::{Burst, SECOND, TestPacket};
 use world::{World, udp};
 
 #[test]
@@ -184,4 +185,70 @@ fn congestion_is_told_across_both_tunnels() {
     world.mark = 0b11;
     world.settle();
     assert_eq!(world.client.delivered[0][1] & 0b11, 0b11);
+}
+
+#[test]
+fn congestion_on_the_way_to_the_first_hop_is_told_as_well() {
+    for (capable, expected) in [(0b10, 0b11), (0b01, 0b11), (0, 0)] {
+        let mut world = World::connected(true);
+        let mut packet = udp(world.second.inner, 9, world.client.inner, 9, b"capable");
+        packet[1] = capable;
+        convoy_packet::packet::seal_ipv4(&mut packet);
+        let now = world.now;
+        world.second.send(&packet, now);
+        // The second hop's host copies the mark to the datagram (RFC 6040).
+        world.mark = capable;
+        world.mark_of_first = 0b11;
+        world.settle();
+        assert_eq!(world.client.delivered[0][1] & 0b11, expected);
+    }
+}
+
+#[test]
+fn packets_mark_their_datagrams_of_both_tunnels() {
+    let mut world = World::connected(true);
+    let mut packet = udp(world.client.inner, 9, world.second.inner, 9, b"capable");
+    packet[1] = 0b10;
+    convoy_packet::packet::seal_ipv4(&mut packet);
+    let packet = TestPacket::new(&packet);
+    world.send_packets(&mut Burst([packet].into()));
+    assert_eq!(world.marks, [0b10]);
+    world.deliver_to_first();
+    let wrapped = world.first.delivered.pop().expect("a packet");
+    assert_eq!(wrapped[1] & 0b11, 0b10);
+}
+
+#[test]
+fn a_first_hop_that_is_silent_for_an_hour_costs_a_bounded_memory_and_is_reached_again() {
+    let mut world = World::connected(true);
+    world.is_first_silent = true;
+    for n in 0..360 {
+        world.client_sends(&[n as u8; 1000]);
+        world.pass(10 * SECOND);
+    }
+    assert!(world.arrived().0.is_empty());
+    let sent = world.sent_to_first;
+    assert!(sent < 1_000, "it calls every five seconds: {sent}");
+    world.is_first_silent = false;
+    world.pass(20 * SECOND);
+    world.client_sends(b"again");
+    world.pass(20 * SECOND);
+    let (there, _) = world.arrived();
+    assert_eq!(there.last().expect("packets"), b"again");
+    assert!(there.len() <= 129, "those held: {}", there.len());
+}
+
+#[test]
+fn an_outer_tunnel_of_one_family_carries_that_one_alone() {
+    for (is_ipv4, own) in [(true, "10.9.0.1"), (false, "fd00:9::1")] {
+        for goes in [true, false] {
+            let mut world = World::new(is_ipv4 == goes);
+            world.hop.place(&[own.parse().expect("an address")], 50_000);
+            world.client_sends(b"there");
+            world.settle();
+            assert_eq!(world.arrived().0.len(), usize::from(goes));
+            let dropped = world.hop_drops(DropReason::OutboundViaNoAddress);
+            assert_eq!(dropped > 0, !goes);
+        }
+    }
 }

@@ -64,3 +64,28 @@ fn lost_datagram(world: &mut World) -> Vec<u8> {
     world.deliver_to_first();
     world.first.delivered.pop().expect("a packet")
 }
+
+#[test]
+fn an_error_over_ipv6_is_believed_as_well() {
+    let mut world = World::connected(false);
+    let quoted = lost_datagram(&mut world);
+    let router = "2001:db8:9::1".parse().expect("an address");
+    let own = "fd00:9::1".parse().expect("an address");
+    let mut error = vec![0; 1280];
+    let too_big = Unreachable::TooBig(1280);
+    let length = write_unreachable(&mut error, too_big, (router, own), &quoted);
+    world.first.send(&error[..length], world.now);
+    world.settle();
+    assert_eq!(world.hop_drops(DropReason::InboundViaForeign), 0);
+    world.client_sends(&[8; 1300]);
+    world.settle();
+    assert!(world.arrived().0.is_empty());
+    let told = world.client.node.poll_reply().expect("an ICMP error");
+    // Beside the headers of IPv6, UDP and a data message.
+    let fits = u16::from_be_bytes([told[26], told[27]]);
+    assert_eq!(fits, 1280 - 40 - 8 - 32);
+    world.client_sends(&vec![8; usize::from(fits) - 20]);
+    world.deliver_to_first();
+    let packet = world.first.delivered.pop().expect("a packet");
+    assert!(packet.len() <= 1280, "{}", packet.len());
+}

@@ -45,8 +45,16 @@ pub(crate) struct World {
     pub(crate) sent_to_first: usize,
     /// Room in the queue of the sockets.
     pub(crate) room: usize,
+    /// Bytes of IP payload that fit between the hops; a longer packet of the second hop is cut.
+    pub(crate) cut: usize,
     /// ECN bits of datagrams from the second hop, as a router on the way sets them.
     pub(crate) mark: u8,
+    /// ECN bits of datagrams from the first hop.
+    pub(crate) mark_of_first: u8,
+    /// ECN bits of the last datagrams to the first hop.
+    pub(crate) marks: Vec<u8>,
+    /// Whether all datagrams to the first hop are lost.
+    pub(crate) is_first_silent: bool,
 }
 
 impl World {
@@ -88,7 +96,11 @@ impl World {
             wire: Vec::new(),
             sent_to_first: 0,
             room: usize::MAX,
+            cut: usize::MAX,
             mark: 0,
+            mark_of_first: 0,
+            marks: Vec::new(),
+            is_first_silent: false,
         };
         world.place();
         world
@@ -107,6 +119,7 @@ impl World {
         );
         world.client.delivered.clear();
         world.second.delivered.clear();
+        world.marks.clear();
         world
     }
 
@@ -137,6 +150,7 @@ impl World {
     pub(crate) fn send_packets(&mut self, packets: &mut Burst) {
         let mut sink = ToFirst {
             wire: &mut self.wire,
+            marks: &mut self.marks,
             room: self.room,
             first: self.first_address,
         };
@@ -209,7 +223,9 @@ impl World {
                 packet[1] |= self.mark;
                 convoy_packet::packet::seal_ipv4(&mut packet);
             }
-            self.first.send(&packet, self.now);
+            for part in cut(packet, self.cut, any_ident(&datagram)) {
+                self.first.send(&part, self.now);
+            }
         }
         let to_client = self.first.take_wire(self.now);
         any |= !to_client.is_empty();
@@ -221,7 +237,7 @@ impl World {
         let sent = std::mem::take(&mut self.wire);
         self.sent_to_first += sent.len();
         let from = ([192, 0, 2, 1], 51820).into();
-        for datagram in &sent {
+        for datagram in sent.iter().filter(|_| !self.is_first_silent) {
             self.first.receive(datagram, from, self.now);
         }
         sent.len()
@@ -229,12 +245,12 @@ impl World {
 
     /// Lets the client receive datagrams of the first hop; returns whether any of the second hop were handled.
     pub(crate) fn reach_client(&mut self, datagrams: &[Vec<u8>]) -> bool {
-        let from = self.first_address;
+        let (from, ecn) = (self.first_address, self.mark_of_first);
         let all = datagrams.iter().map(|bytes| Datagram {
             bytes,
             from,
             arrival: None,
-            ecn: 0,
+            ecn,
         });
         let handled = self.hop.handle_inbound(all, self.now);
         assert_eq!(handled.datagrams, datagrams.len());
@@ -252,6 +268,7 @@ impl World {
     fn send_control(&mut self) {
         let mut sink = ToFirst {
             wire: &mut self.wire,
+            marks: &mut self.marks,
             room: self.room,
             first: self.first_address,
         };
@@ -273,6 +290,50 @@ impl World {
 
 fn public(key: &PrivateKey) -> PublicKey {
     Identity::new(key).public_key()
+}
+
+/// The number of the fragments of a datagram.
+fn any_ident(datagram: &[u8]) -> u16 {
+    let sum = datagram
+        .iter()
+        .fold(0u32, |sum, byte| sum * 31 % 65_521 + u32::from(*byte));
+    sum as u16
+}
+
+/// Cuts a packet without options as routers and hosts do, the last fragment first.
+pub(crate) fn cut(packet: Vec<u8>, most: usize, ident: u16) -> Vec<Vec<u8>> {
+    let is_ipv4 = packet[0] >> 4 == 4;
+    let header = if is_ipv4 { 20 } else { 40 };
+    let (head, payload) = packet.split_at(header);
+    if payload.len() <= most {
+        return vec![packet];
+    }
+    let most = most & !7;
+    let count = payload.len().div_ceil(most);
+    let parts = payload.chunks(most).enumerate().map(|(n, bytes)| {
+        let (offset, has_more) = ((n * most) as u16, n + 1 < count);
+        let mut part = head.to_vec();
+        if is_ipv4 {
+            let length = (header + bytes.len()) as u16;
+            part[2..4].copy_from_slice(&length.to_be_bytes());
+            part[4..6].copy_from_slice(&ident.to_be_bytes());
+            let place = (offset / 8) | if has_more { 0x2000 } else { 0 };
+            part[6..8].copy_from_slice(&place.to_be_bytes());
+            convoy_packet::packet::seal_ipv4(&mut part);
+        } else {
+            let length = (8 + bytes.len()) as u16;
+            part[4..6].copy_from_slice(&length.to_be_bytes());
+            part[6] = 44;
+            part.extend([UDP, 0]);
+            part.extend((offset | u16::from(has_more)).to_be_bytes());
+            part.extend(u32::from(ident).to_be_bytes());
+        }
+        part.extend(bytes);
+        part
+    });
+    let mut parts: Vec<_> = parts.collect();
+    parts.reverse();
+    parts
 }
 
 /// A packet with a UDP datagram.
@@ -300,6 +361,7 @@ pub(crate) fn udp(
 /// The queue of the sockets, which takes datagrams to the first hop alone.
 struct ToFirst<'a> {
     wire: &'a mut Vec<Vec<u8>>,
+    marks: &'a mut Vec<u8>,
     room: usize,
     first: SocketAddr,
 }
@@ -313,6 +375,7 @@ impl DatagramSink for ToFirst<'_> {
         assert_eq!(destination.to, self.first, "a datagram leaves in the clear");
         self.room = self.room.checked_sub(1).ok_or(SinkFull)?;
         self.wire.push(datagram.to_vec());
+        self.marks.push(destination.ecn);
         Ok(())
     }
 }

@@ -142,6 +142,23 @@ fn all_tunnels_go_down_without_a_name_and_nothing_is_left_after_a_crash_or_a_ref
     assert_eq!(left(world), "");
 }
 
+#[test]
+fn datagrams_that_are_cut_on_their_way_to_the_first_hop_are_put_together() {
+    let Some(hops) = Hops::new("") else { return };
+    let world = &hops.world;
+    world.up();
+    hops.reaches_behind();
+    // Interfaces of both hops have the same MTU, so what the second one seals is too long for the first one's. The first
+    // ping may find that out.
+    let ping = "ping -c 3 -W 2 -M dont -s 1392 10.7.0.2";
+    let answered = world.shell_at(&hops.second, ping);
+    assert!(!answered.contains(" 0 received"), "{answered}");
+    let drops = &world.status()["via"]["stats"]["drops"];
+    for reason in ["inbound_via_fragment", "inbound_via_incomplete"] {
+        assert_eq!(drops[reason], 0, "{drops}");
+    }
+}
+
 /// Files of both tunnels.
 fn left(world: &World) -> String {
     world.shell("ls -d /run/convoy/wg0.* /run/convoy/hop.* 2>/dev/null || true")
