@@ -34,10 +34,24 @@ impl Node {
         staging: &mut Staging,
         sink: &mut impl DatagramSink,
     ) {
+        self.handle_outbound_except(packets, now, staging, sink, |_| false);
+    }
+
+    /// As [`Node::handle_outbound`], without packets that `is_left_out`, which the caller counts.
+    pub fn handle_outbound_except(
+        &mut self,
+        packets: &mut impl PacketSource,
+        now: Duration,
+        staging: &mut Staging,
+        sink: &mut impl DatagramSink,
+        mut is_left_out: impl FnMut(&[u8]) -> bool,
+    ) {
         while self.makes_room(staging, sink)
             && let Some(mut packet) = packets.next()
         {
-            self.handle_packet(&mut packet, now, staging, sink);
+            if !is_left_out(packet.bytes()) {
+                self.handle_packet(&mut packet, now, staging, sink);
+            }
         }
         self.seal_staged(staging, sink);
     }
@@ -74,7 +88,7 @@ impl Node {
         let Some((id, endpoint)) = found else {
             return self.refuse(packet.bytes(), DropReason::OutboundNoEndpoint, now);
         };
-        if endpoint.address.ip() == destination && self.is_own_datagram(id, packet.bytes()) {
+        if endpoint.address.ip() == destination && self.is_datagram_to(id, packet.bytes()) {
             return self.counters.drops.add(DropReason::OutboundLoop, 1);
         }
         let peer = &mut self.peers[id];
@@ -95,7 +109,7 @@ impl Node {
 
     /// Whether a packet is a datagram that this node has sent to the peer. Sealed once more, it would come back for
     /// ever, and the peer would take the tunnel for the way to this end. An index tells it from datagrams of others.
-    fn is_own_datagram(&self, id: usize, packet: &[u8]) -> bool {
+    fn is_datagram_to(&self, id: usize, packet: &[u8]) -> bool {
         let Some(message) = packet::udp_payload(packet) else {
             return false;
         };
@@ -106,6 +120,16 @@ impl Node {
             Some([4, 0, 0, 0]) => self.peers[id].sessions.have_remote(index),
             _ => false,
         }
+    }
+
+    /// Whether a packet is a datagram that this node has sent to any of its peers.
+    #[must_use]
+    pub fn is_own_datagram(&self, packet: &[u8]) -> bool {
+        let Some(to) = packet::destination(packet) else {
+            return false;
+        };
+        let mut peers = self.by_address.peers_of(to);
+        peers.any(|id| self.is_datagram_to(id, packet))
     }
 
     /// Drops a packet whose destination is unreachable, and answers its sender with an ICMP error.

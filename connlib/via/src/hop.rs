@@ -72,7 +72,8 @@ impl Hop {
     }
 
     /// Handles packets from the TUN, while `sink` has room for their datagrams: `inner` seals them, then the outer tunnel
-    /// seals its datagrams.
+    /// seals its datagrams. Its own datagrams, which a route has led back into the interface, are dropped: sealed once more,
+    /// they would come back for ever.
     pub fn handle_outbound(
         &mut self,
         inner: &mut Node,
@@ -82,8 +83,16 @@ impl Hop {
         sink: &mut impl DatagramSink,
     ) {
         loop {
+            let mut looped = 0;
+            let outer = &self.node;
+            let is_looped = |packet: &[u8]| {
+                let is_own = outer.is_own_datagram(packet);
+                looped += u64::from(is_own);
+                is_own
+            };
             let mut within = self.outbound.within(sink.room());
-            inner.handle_outbound(packets, now, staging, &mut within);
+            inner.handle_outbound_except(packets, now, staging, &mut within, is_looped);
+            self.drop(DropReason::OutboundLoop, looped);
             if !self.push_on(now, staging, sink) {
                 return;
             }

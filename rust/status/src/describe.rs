@@ -111,9 +111,13 @@ fn marks(counters: &Counters) -> Option<String> {
 
 /// Says that the way to a peer leads into the tunnel itself, if a peer is not connected and datagrams came back.
 fn loops(report: &Report) -> Option<String> {
-    let dropped = report.counters.drops.get("outbound_loop").copied();
+    let (drops, peers) = match &report.outer {
+        Some(outer) => (outer.counters.as_ref().map(|it| &it.drops), &outer.peers),
+        None => (Some(&report.counters.drops), &report.peers),
+    };
+    let dropped = drops?.get("outbound_loop").copied();
     let dropped = dropped.filter(|count| *count > 0)?;
-    let mut peers = report.peers.iter();
+    let mut peers = peers.iter();
     let is_cut_off = peers.any(|it| it.endpoint.is_some() && it.connected_since.is_none());
     is_cut_off.then(|| {
         format!(
@@ -275,6 +279,35 @@ mod tests {
         assert_eq!(status.state, PeerState::NameNotFound);
         assert_eq!(status.problem, Some(problem));
         assert_eq!(status.name.as_deref(), Some("Office"));
+    }
+
+    #[test]
+    fn of_two_tunnels_only_the_outer_one_can_be_routed_into_itself() {
+        let dropped = |count| [("outbound_loop".to_owned(), count)].into();
+        let connected = Peer {
+            connected_since: Some(7),
+            ..called()
+        };
+        let mut report = Report {
+            peers: vec![called()],
+            outer: Some(convoy_report::OuterReport {
+                peers: vec![connected],
+                ..Default::default()
+            }),
+            ..Report::default()
+        };
+        let told = |report: &Report| {
+            let status = describe(report.clone(), &Known::default());
+            status.warnings.iter().any(|it| it.contains("routed back"))
+        };
+        let counted = convoy_report::OuterCounters {
+            drops: dropped(3),
+            ..Default::default()
+        };
+        report.outer.as_mut().unwrap().counters = Some(counted);
+        assert!(!told(&report), "the first hop answers");
+        report.outer.as_mut().unwrap().peers = vec![called()];
+        assert!(told(&report));
     }
 
     /// Nothing has happened with it yet.

@@ -4,6 +4,7 @@
 mod common;
 mod drops;
 mod fragments;
+mod loops;
 mod narrow;
 mod world;
 

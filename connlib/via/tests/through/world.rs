@@ -265,6 +265,11 @@ impl World {
         delivered.datagrams > 0
     }
 
+    /// Lets handshake messages leave.
+    pub(crate) fn leave(&mut self) {
+        self.send_control();
+    }
+
     fn send_control(&mut self) {
         let mut sink = ToFirst {
             wire: &mut self.wire,

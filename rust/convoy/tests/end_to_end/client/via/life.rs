@@ -159,6 +159,22 @@ fn datagrams_that_are_cut_on_their_way_to_the_first_hop_are_put_together() {
     }
 }
 
+#[test]
+fn a_route_to_the_first_hop_through_the_interface_makes_no_loop() {
+    let Some(hops) = Hops::new("") else { return };
+    let world = &hops.world;
+    world.up();
+    hops.reaches_behind();
+    world.shell("ip route add 203.0.113.1 dev wg0");
+    world.shell(&format!("ping -c 2 -W 1 {BEHIND_SECOND} || true"));
+    let status = world.status();
+    let dropped = status["via"]["stats"]["drops"]["outbound_loop"].as_u64();
+    assert!(dropped > Some(0), "{status}");
+    assert!(dropped < Some(50), "{status}");
+    world.shell("ip route del 203.0.113.1 dev wg0");
+    hops.reaches_behind();
+}
+
 /// Files of both tunnels.
 fn left(world: &World) -> String {
     world.shell("ls -d /run/convoy/wg0.* /run/convoy/hop.* 2>/dev/null || true")
