@@ -37,6 +37,9 @@ pub enum ApplyError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// It adds a peer of the outer tunnel: events of a peer could not be told apart.
+    #[error("a peer of the outer tunnel cannot be one of the tunnel inside as well")]
+    PeerOfOuter,
     /// The tunnel has ended.
     #[error("the tunnel has ended")]
     Closed,

@@ -120,6 +120,9 @@ impl Tunnel {
     /// In an asynchronous context of tokio.
     pub fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
         let configuration = &mut *self.configuration();
+        if self.outer_planner().is_concerned(&update) {
+            return Err(ApplyError::PeerOfOuter);
+        }
         let fwmark = update.fwmark.unwrap_or(configuration.fwmark);
         let port = update.listen_port.unwrap_or(configuration.port);
         let is_asked = update.listen_port.is_some();
@@ -269,10 +272,7 @@ impl Tunnel {
     /// # Errors
     /// [`Closed`] once the tunnel has ended.
     pub async fn set_outer(&self, outer: Outer) -> Result<(), Closed> {
-        let plan = {
-            let planner = self.shared.outer.lock();
-            Box::new(planner.unwrap_or_else(PoisonError::into_inner).plan(outer))
-        };
+        let plan = Box::new(self.outer_planner().plan(outer));
         self.request(|done| Command::Outer { plan, done }).await
     }
 
@@ -315,6 +315,11 @@ impl Tunnel {
             .configuration
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outer_planner(&self) -> MutexGuard<'_, OuterPlanner> {
+        let planner = self.shared.outer.lock();
+        planner.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn link(&self, configuration: &mut Configuration, is_up: bool) -> Result<(), ApplyError> {

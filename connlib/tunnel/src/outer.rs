@@ -43,6 +43,15 @@ pub(crate) struct OuterPlanner {
 }
 
 impl OuterPlanner {
+    /// Whether an update adds a peer that the outer tunnel has, or changes it.
+    pub(crate) fn is_concerned(&self, update: &DeviceUpdate) -> bool {
+        let mut added = update
+            .peers
+            .iter()
+            .filter(|it| !it.remove && !it.update_only);
+        added.any(|it| self.peers.contains_key(&it.public_key))
+    }
+
     pub(crate) fn plan(&mut self, outer: Outer) -> OuterPlan {
         let addresses = outer.addresses.clone();
         let update = self.update(outer);

@@ -17,7 +17,7 @@ use convoy_proto::{
     counters::DropReason,
     noise::Identity,
 };
-use convoy_tunnel::{Options, Outer};
+use convoy_tunnel::{ApplyError, Options, Outer};
 
 use common::{End, PATIENCE, VNET, eventually, udp};
 
@@ -90,6 +90,43 @@ fn an_outer_tunnel_that_changes_keeps_the_sessions_of_peers_that_stay() {
     on_runtime(client.tunnel.set_outer(outer)).expect("it runs");
     client.send(&udp(client.inner, second.inner, b"lost"));
     eventually(|| drops(client, DropReason::OutboundNoRoute) > 0);
+}
+
+#[test]
+fn a_peer_of_the_outer_tunnel_cannot_be_one_of_the_inner_one_as_well() {
+    let scene = Scene::new();
+    let Scene { client, second, .. } = &scene;
+    let first = scene.first.public_key();
+    let apply = |peer: PeerUpdate| {
+        let update = DeviceUpdate {
+            peers: vec![peer],
+            ..DeviceUpdate::default()
+        };
+        client.tunnel.apply(update)
+    };
+    let refused = apply(PeerUpdate::new(first));
+    assert!(matches!(refused, Err(ApplyError::PeerOfOuter)));
+    assert_eq!(client.snapshot().peers.len(), 1);
+    // These change nothing, as without an outer tunnel.
+    for harmless in [
+        PeerUpdate {
+            remove: true,
+            ..PeerUpdate::new(first)
+        },
+        PeerUpdate {
+            update_only: true,
+            ..PeerUpdate::new(first)
+        },
+    ] {
+        apply(harmless).expect("nothing to do");
+    }
+    let mut outer = scene.outer();
+    outer.peers.clear();
+    on_runtime(client.tunnel.set_outer(outer)).expect("it runs");
+    apply(PeerUpdate::new(first)).expect("it is no peer of the outer tunnel any more");
+    scene.configure();
+    client.send(&udp(client.inner, second.inner, b"still"));
+    assert_eq!(second.receive_payload(), b"still");
 }
 
 struct Scene {

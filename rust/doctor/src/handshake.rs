@@ -175,47 +175,61 @@ pub(super) fn judge_without_endpoint(config: &Config) -> Vec<Finding> {
 
 /// Judges the handshakes of a tunnel that is up, by what it says itself.
 pub(super) fn judge_status(status: &Status) -> Vec<Finding> {
-    let judge = |peer: &PeerStatus| {
-        let name = peer
-            .name
-            .clone()
-            .unwrap_or_else(|| peer.peer.public_key.clone());
-        let problem = peer.problem.clone();
-        let fix = "See `convoy status`, and that the server runs and knows this host's public key.";
-        let finding = match peer.state {
-            PeerState::Connected => Finding::ok(ID, "There is a session."),
-            PeerState::Idle => Finding::ok(
-                ID,
-                "Nothing was sent lately; the next packet begins a handshake.",
-            ),
-            PeerState::Connecting => {
-                Finding::note(ID, "A handshake has begun.", "Ask again in five seconds.")
-            }
-            PeerState::NoEndpoint => Finding::remark(ID, "It has no endpoint: it must call first."),
-            PeerState::NoAnswer => Finding::error(
-                ID,
-                problem.unwrap_or("No answer to handshakes.".to_owned()),
-                fix,
-            ),
-            PeerState::NotAuthentic => Finding::error(
-                ID,
-                problem.unwrap_or("Its answers are not authentic.".to_owned()),
-                fix,
-            ),
-            PeerState::NoRoute => Finding::error(
-                ID,
-                problem.unwrap_or("No route leads to its endpoint.".to_owned()),
-                "Connect to a network.",
-            ),
-            PeerState::NameNotFound => Finding::error(
-                ID,
-                problem.unwrap_or("Its endpoint's name has no address.".to_owned()),
-                "Check its spelling, and the name servers of the network outside the tunnel.",
-            ),
-        };
-        finding.about(&name)
+    let outer = status.via.as_ref();
+    let route = match outer {
+        Some(via) => format!(
+            "Add its address to `AllowedIPs` of {via}, or take another endpoint; then `convoy reload {}`.",
+            status.name,
+            via = via.name
+        ),
+        None => "Connect to a network.".to_owned(),
     };
-    status.peers.iter().map(judge).collect()
+    let of_this = status.peers.iter().map(|peer| judge_peer(peer, &route));
+    let of_outer = outer.iter().flat_map(|via| &via.peers);
+    let of_outer = of_outer.map(|peer| judge_peer(peer, "Connect to a network."));
+    of_this.chain(of_outer).collect()
+}
+
+/// `route`: the fix if nothing leads to its endpoint.
+fn judge_peer(peer: &PeerStatus, route: &str) -> Finding {
+    let name = peer
+        .name
+        .clone()
+        .unwrap_or_else(|| peer.peer.public_key.clone());
+    let problem = peer.problem.clone();
+    let fix = "See `convoy status`, and that the server runs and knows this host's public key.";
+    let finding = match peer.state {
+        PeerState::Connected => Finding::ok(ID, "There is a session."),
+        PeerState::Idle => Finding::ok(
+            ID,
+            "Nothing was sent lately; the next packet begins a handshake.",
+        ),
+        PeerState::Connecting => {
+            Finding::note(ID, "A handshake has begun.", "Ask again in five seconds.")
+        }
+        PeerState::NoEndpoint => Finding::remark(ID, "It has no endpoint: it must call first."),
+        PeerState::NoAnswer => Finding::error(
+            ID,
+            problem.unwrap_or("No answer to handshakes.".to_owned()),
+            fix,
+        ),
+        PeerState::NotAuthentic => Finding::error(
+            ID,
+            problem.unwrap_or("Its answers are not authentic.".to_owned()),
+            fix,
+        ),
+        PeerState::NoRoute => Finding::error(
+            ID,
+            problem.unwrap_or("No route leads to its endpoint.".to_owned()),
+            route,
+        ),
+        PeerState::NameNotFound => Finding::error(
+            ID,
+            problem.unwrap_or("Its endpoint's name has no address.".to_owned()),
+            "Check its spelling, and the name servers of the network outside the tunnel.",
+        ),
+    };
+    finding.about(&name)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! A tunnel's status from its own report, and what its configuration and the host add.
 
-use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
+use std::{borrow::Cow, collections::HashMap, net::SocketAddr, path::PathBuf};
 
 use convoy_config::{Config, encode_key};
 use convoy_proto::config::PublicKey;
 use convoy_report::{Counters, Peer, PeerState, PeerStatus, Rate, Report, Status, ViaStatus};
 
-use crate::route;
+use crate::{inside::Inside, route};
 
 /// The most peers whose routes are looked up.
 const MAX_ROUTES: usize = 64;
@@ -23,6 +23,8 @@ pub struct Known {
     /// Name and file of the tunnel through which this one goes.
     via: Option<String>,
     via_file: Option<PathBuf>,
+    /// Families of the addresses inside that tunnel: IPv4, IPv6.
+    via_families: [bool; 2],
 }
 
 impl Known {
@@ -38,11 +40,22 @@ impl Known {
         Self {
             via: via.map(|via| via.config.name.to_string()),
             via_file: via.map(|via| via.path.clone()),
+            via_families: [false, true].map(|is_ipv6| {
+                let addresses = via.iter().flat_map(|via| &via.config.interface.addresses);
+                let mut families = addresses.map(|it| it.is_ipv6());
+                families.any(|it| it == is_ipv6)
+            }),
             names: named.collect(),
             problems: problems
                 .map(|(key, problem)| (text_of(&key), problem))
                 .collect(),
         }
+    }
+
+    /// Tells whether a tunnel with these peers, through which this one goes, leads to an endpoint.
+    fn inside(&self, outer: &[Peer]) -> Inside {
+        let name = self.via.as_deref().unwrap_or("the outer tunnel");
+        Inside::new(name, self.via_families, outer)
     }
 }
 
@@ -56,30 +69,23 @@ pub fn describe(report: Report, known: &Known) -> Status {
     let fwmark = report.fwmark;
     let warnings = [marks(&report.counters), loops(&report)];
     let warnings = warnings.into_iter().flatten().collect();
-    let goes_through = report.outer.is_some();
-    // Those inside another tunnel need no route of this host.
-    let (routes_of_inner, routes_of_outer) = match goes_through {
-        true => (0, MAX_ROUTES),
-        false => (MAX_ROUTES, 0),
-    };
-    let describe_all = |peers: Vec<Peer>, routes: usize| -> Vec<PeerStatus> {
-        let numbered = peers.into_iter().enumerate();
-        let described = numbered.map(|(number, peer)| {
-            let endpoint = peer.endpoint.as_ref().filter(|_| number < routes);
-            let endpoint = endpoint.and_then(|endpoint| endpoint.parse::<SocketAddr>().ok());
-            let refusal = endpoint.and_then(|endpoint| route::refusal(endpoint, fwmark));
-            describe_peer(peer, known, refusal)
-        });
-        described.collect()
+    let by_host = |endpoint| route::refusal(endpoint, fwmark).map(Cow::Borrowed);
+    // Endpoints inside another tunnel need no route of this host.
+    let inside = report
+        .outer
+        .as_ref()
+        .map(|outer| known.inside(&outer.peers));
+    let peers = match inside {
+        Some(inside) => describe_all(report.peers, known, |it| inside.refusal(it).map(Cow::Owned)),
+        None => describe_all(report.peers, known, by_host),
     };
     let via = report.outer.map(|outer| ViaStatus {
         name: known.via.clone().unwrap_or_default(),
         config: known.via_file.clone(),
         public_key: outer.public_key,
-        peers: describe_all(outer.peers, routes_of_outer),
+        peers: describe_all(outer.peers, known, by_host),
         stats: outer.counters,
     });
-    let peers = describe_all(report.peers, routes_of_inner);
     Status {
         version: Some(report.version),
         public_key: report.public_key,
@@ -94,6 +100,21 @@ pub fn describe(report: Report, known: &Known) -> Status {
         stats: Some(report.counters),
         ..Status::default()
     }
+}
+
+/// `refusal`: why nothing leads to an endpoint.
+fn describe_all(
+    peers: Vec<Peer>,
+    known: &Known,
+    refusal: impl Fn(SocketAddr) -> Option<Cow<'static, str>>,
+) -> Vec<PeerStatus> {
+    let numbered = peers.into_iter().enumerate();
+    let described = numbered.map(|(number, peer)| {
+        let endpoint = peer.endpoint.as_ref().filter(|_| number < MAX_ROUTES);
+        let refusal = endpoint.and_then(|it| refusal(it.parse().ok()?));
+        describe_peer(peer, known, refusal.as_deref())
+    });
+    described.collect()
 }
 
 /// Says that routers mark all packets as congested, if they do: connections with ECN stay slow then.
@@ -128,7 +149,7 @@ fn loops(report: &Report) -> Option<String> {
 }
 
 /// `refusal`: why the host has no route to its endpoint.
-fn describe_peer(peer: Peer, known: &Known, refusal: Option<&'static str>) -> PeerStatus {
+fn describe_peer(peer: Peer, known: &Known, refusal: Option<&str>) -> PeerStatus {
     let unknown = known.problems.get(&peer.public_key);
     let (state, problem) = match &peer.endpoint {
         Some(endpoint) => state_at(&peer, endpoint, refusal),
@@ -149,11 +170,7 @@ fn describe_peer(peer: Peer, known: &Known, refusal: Option<&'static str>) -> Pe
     }
 }
 
-fn state_at(
-    peer: &Peer,
-    endpoint: &str,
-    refusal: Option<&'static str>,
-) -> (PeerState, Option<String>) {
+fn state_at(peer: &Peer, endpoint: &str, refusal: Option<&str>) -> (PeerState, Option<String>) {
     if let Some(refusal) = refusal {
         let problem = format!("no route to {endpoint}: {refusal}");
         return (PeerState::NoRoute, Some(problem));

@@ -7,6 +7,7 @@
 //! caller hands [`watch`] a function that does. It changes nothing; of the host, it reads only routes.
 
 mod describe;
+mod inside;
 pub mod rates;
 mod route;
 pub mod text;

@@ -371,6 +371,7 @@ impl Refusal {
             Self::Apply(ApplyError::Fwmark { source, .. }) => {
                 source.raw_os_error().map_or(Errno::EPERM, Errno::from_raw)
             }
+            Self::Apply(ApplyError::PeerOfOuter) => Errno::EEXIST,
             Self::Apply(ApplyError::Closed) | Self::Closed(Closed) => Errno::ENODEV,
         }
     }

@@ -21,6 +21,7 @@ impl Supervisor {
         let loaded = loaded.map_err(|report| anyhow!("{}", report.render(false)))?;
         ensure_hooks_may_run(&self.path, &loaded.config)?;
         self.ensure_same_outer(&loaded.config)?;
+        self.ensure_no_peer_of_both(&loaded.config)?;
         let config = self.without_this_machine(loaded.config);
         let mark = self.mark_for(&config).await?;
         self.change(config, mark).await?;

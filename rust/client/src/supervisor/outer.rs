@@ -1,7 +1,7 @@
 //! The tunnel through which this one goes: both share a process, and no other tunnel has it meanwhile.
 
 use anyhow::{anyhow, bail, ensure};
-use convoy_config::Config;
+use convoy_config::{Config, encode_key};
 use convoy_host::{HostError, Lock, owner};
 use convoy_keeper::KeptTunnel;
 use tracing::warn;
@@ -42,6 +42,28 @@ impl Supervisor {
         );
         Ok(())
     }
+
+    /// Refuses an outer tunnel with a peer that somebody has added to this one by the UAPI.
+    pub(super) fn ensure_no_peer_of_both(&self, new: &Config) -> anyhow::Result<()> {
+        let running = self.changed.as_ref().map(|changed| changed.merged(new));
+        let running = running.iter().flat_map(|config| &config.peers);
+        let is_of_outer = |key| {
+            new.outer_peers()
+                .iter()
+                .any(|it| it.public_key.value == key)
+        };
+        let of_both = running
+            .map(|it| it.public_key.value)
+            .find(|key| is_of_outer(*key));
+        if let (Some(key), Some(via)) = (of_both, &new.via) {
+            let (own, outer, key) = (&self.config.name, &via.config.name, encode_key(&key.0));
+            let key = key.as_str();
+            bail!(
+                "{outer} has the peer {key}, which was added to {own} meanwhile (fix: `wg set {own} peer {key} remove`)"
+            );
+        }
+        Ok(())
+    }
 }
 
 impl Supervisor {
@@ -66,6 +88,18 @@ impl Supervisor {
             })
             .collect()
     }
+}
+
+/// Leaves out the peers that somebody has added and the outer tunnel's file has by now: the tunnel takes none that both have.
+pub(super) fn without_outer_peers(mut config: Config) -> Config {
+    let outer = config.via.clone();
+    let outer = outer.iter().flat_map(|via| &via.config.peers);
+    for peer in outer {
+        config
+            .peers
+            .retain(|it| it.public_key.value != peer.public_key.value);
+    }
+    config
 }
 
 /// Locks the tunnel through which another goes, so that nobody brings it up meanwhile.

@@ -26,7 +26,7 @@ use tracing::info;
 
 use super::{
     Supervisor, Wanted,
-    outer::{lock_outer, name_of},
+    outer::{lock_outer, name_of, without_outer_peers},
 };
 use crate::{
     changed::{self, Changed},
@@ -228,7 +228,7 @@ impl Supervisor {
         self.tell_outer().await?;
         let followed = self.followed();
         let changed = self.changed.as_ref();
-        let config = changed.map(|changed| changed.merged(&self.config));
+        let config = changed.map(|changed| without_outer_peers(changed.merged(&self.config)));
         let config = config.as_ref().unwrap_or(&self.config);
         let (mark, addresses) = (self.mark, &self.addresses);
         let address = |peer: &Peer| {

@@ -108,6 +108,24 @@ fn a_tunnel_that_is_up_tells_its_state_itself() {
         };
         judge_status(&status)[0].severity
     };
+    let no_route = || PeerStatus {
+        state: PeerState::NoRoute,
+        ..PeerStatus::default()
+    };
+    let through = Status {
+        name: "wg0".to_owned(),
+        peers: vec![no_route()],
+        via: Some(convoy_report::ViaStatus {
+            name: "hop".to_owned(),
+            peers: vec![no_route()],
+            ..Default::default()
+        }),
+        ..Status::default()
+    };
+    let fixes = judge_status(&through).into_iter().filter_map(|it| it.fix);
+    let [inner, outer] = <[String; 2]>::try_from(fixes.collect::<Vec<_>>()).unwrap();
+    assert!(inner.contains("`AllowedIPs` of hop"), "{inner}");
+    assert_eq!(outer, "Connect to a network.");
     assert_eq!(severity(PeerState::Connected), Severity::Ok);
     assert_eq!(severity(PeerState::Idle), Severity::Ok);
     assert_eq!(severity(PeerState::Connecting), Severity::Note);

@@ -8,6 +8,7 @@
 //!   wg0 10.7.0.2 ════════════════════════════════════════════ wg1 10.7.0.1, hosts behind it on lo
 //! ```
 
+mod changed;
 mod life;
 mod refusals;
 mod shown;
