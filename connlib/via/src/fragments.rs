@@ -13,10 +13,10 @@ use pieces::Pieces;
 
 mod pieces;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Most datagrams that lack fragments.
-const MAX_INCOMPLETE: usize = 32;
+pub(crate) const MAX_INCOMPLETE: usize = 32;
 /// Most bytes of these datagrams.
 const MAX_BYTES: usize = 2 * LONGEST_PACKET;
 /// Longest buffer that is kept for another datagram, in bytes.
@@ -24,7 +24,7 @@ const MAX_SPARE: usize = 2_048;
 /// Upper bound of all buffers, in bytes.
 pub(crate) const BYTES: usize = MAX_BYTES + 2 * MAX_INCOMPLETE * MAX_SPARE;
 /// Longest time for which a datagram lacks fragments.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 /// Values of the ECN field (RFC 3168).
 const NOT_ECT: u8 = 0b00;
 const CE: u8 = 0b11;
@@ -138,6 +138,12 @@ impl Fragments {
         if let Some(whole) = self.whole.take() {
             self.recycle(whole.bytes);
         }
+    }
+
+    /// Number of datagrams that lack fragments.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.incomplete.len()
     }
 
     /// When to call [`Fragments::expire`] next.

@@ -21,8 +21,8 @@ use crate::{
 pub struct Hop {
     node: Node,
     outbound: Wrapped,
-    inbound: Unwrapped,
-    fragments: Fragments,
+    pub(crate) inbound: Unwrapped,
+    pub(crate) fragments: Fragments,
 }
 
 impl Hop {

@@ -29,6 +29,8 @@
 //! datagrams.
 
 mod fragments;
+#[cfg(test)]
+mod fuzz;
 mod hop;
 mod too_big;
 mod unwrapped;

@@ -257,7 +257,7 @@ fn cut(source: IpAddr, ident: u32, datagram: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A fragment of UDP.
-fn part(
+pub(crate) fn part(
     source: IpAddr,
     ident: u32,
     offset: usize,
