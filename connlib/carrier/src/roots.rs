@@ -31,12 +31,14 @@ impl Roots {
         let mut store = RootCertStore::empty();
         let certificates = found.certs.into_iter().take(MAX_ROOTS);
         let (added, ignored) = store.add_parsable_certificates(certificates);
-        let mut bytes = 0;
-        store.roots.retain(|anchor| {
-            bytes += written_bytes(anchor);
-            bytes <= MAX_ROOTS_BYTES
-        });
+        let left_out = keep_what_fits(&mut store);
         debug!(added, ignored, "Authorities of this system");
+        if left_out > 0 {
+            warn!(
+                "{left_out} authorities of this system are left out, as they are too long together \
+                 (fix: name those of a TURN server by `CaFile = PATH`)"
+            );
+        }
         if added == 0 {
             warn!("this system trusts no authority (fix: install ca-certificates)");
         }
@@ -104,6 +106,16 @@ impl Roots {
     pub(crate) fn store(&self) -> Arc<RootCertStore> {
         Arc::clone(&self.0)
     }
+}
+
+/// Removes the authorities for which there is no room, and returns their number.
+fn keep_what_fits(store: &mut RootCertStore) -> usize {
+    let (mut bytes, all) = (0, store.len());
+    store.roots.retain(|anchor| {
+        bytes += written_bytes(anchor);
+        bytes <= MAX_ROOTS_BYTES
+    });
+    all - store.len()
 }
 
 /// Number of bytes that an authority takes in [`Roots::to_bytes`].
@@ -184,6 +196,17 @@ mod tests {
         let pem = certificate().repeat(MAX_ROOTS);
         let refused = Roots::from_pem(pem.as_bytes()).unwrap_err();
         assert_eq!(refused, InvalidRoots::TooLong);
+    }
+
+    #[test]
+    fn authorities_beyond_the_room_are_left_out_and_counted() {
+        let mut store = RootCertStore::clone(&Roots::from_pem(certificate().as_bytes()).unwrap().0);
+        assert_eq!(keep_what_fits(&mut store), 0);
+        let one = store.roots[0].clone();
+        let room = MAX_ROOTS_BYTES / written_bytes(&one);
+        store.roots = vec![one; room + 3];
+        assert_eq!(keep_what_fits(&mut store), 3);
+        assert_eq!(store.len(), room);
     }
 
     fn certificate() -> String {

@@ -12,6 +12,7 @@ use convoy_types::{
 };
 
 use crate::{
+    authorities::Certificates,
     base64::encode_key,
     forward::Forwarding,
     located::{Files, Located, Place},
@@ -118,8 +119,8 @@ pub struct Turn {
     pub user: String,
     /// `CaFile`, for TLS alone.
     pub ca_file: Option<Located<PathBuf>>,
-    /// Certificates of `CaFile` in PEM form, checked; `None` until it is read.
-    pub authorities: Option<Arc<[u8]>>,
+    /// The contents of `CaFile`; `None` until it is read.
+    pub authorities: Option<Certificates>,
     /// `PasswordFile`
     pub password_file: Located<PathBuf>,
     /// The contents of `PasswordFile`; `None` until it is read.

@@ -3,14 +3,13 @@
 use std::{
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use convoy_types::{Password, PresharedKey};
 use zeroize::Zeroizing;
 
 use crate::{
-    authorities::check_authorities,
+    authorities::Certificates,
     base64::decode_key,
     forward::{UserPassword, login},
     located::Located,
@@ -30,8 +29,8 @@ pub(crate) struct KeyFiles<'a> {
 const MAX_BYTES: usize = 4096;
 /// Longest password in bytes (RFC 8489 §14.4).
 const MAX_PASSWORD_BYTES: usize = 508;
-/// Largest file of certificates. Decoded, it has fewer bytes than the authorities of a tunnel may.
-const MAX_AUTHORITIES_BYTES: usize = 100 << 10;
+/// Largest file of certificates: bundles of whole systems have 220 to 300 KiB, with comments for each up to twice that.
+pub(crate) const MAX_AUTHORITIES_BYTES: usize = 512 << 10;
 
 impl KeyFiles<'_> {
     /// Reads a key, or reports why not.
@@ -99,15 +98,17 @@ impl KeyFiles<'_> {
         &self,
         path: &Located<PathBuf>,
         report: &mut Report,
-    ) -> Option<Arc<[u8]>> {
+    ) -> Option<Certificates> {
         let what = "file with certificates";
         let (file, _) = self.found(path, what, MAX_AUTHORITIES_BYTES, report)?;
-        if let Err(label) = check_authorities(&file.bytes) {
-            let title = format!("invalid {what}");
-            report.push(Diagnostic::error(title, path.at, label));
-            return None;
+        match Certificates::new(&file.bytes) {
+            Ok(certificates) => Some(certificates),
+            Err(label) => {
+                let title = format!("invalid {what}");
+                report.push(Diagnostic::error(title, path.at, label));
+                None
+            }
         }
-        Some(Arc::from(file.bytes.as_slice()))
     }
 
     /// Reads a file that others should not be able to read.

@@ -81,6 +81,7 @@ mod writer;
 
 use std::path::Path;
 
+pub use authorities::Certificates;
 pub use base64::{ENCODED_KEY_LENGTH, decode_key, encode_key};
 pub use boot::{AtBoot, read_at_boot};
 pub use bounds::{

@@ -24,7 +24,7 @@ pub(super) static INTERFACE: [Key; 1] = [Key {
          turn:HOST[:PORT][?transport=tcp] or turns:HOST[:PORT]; without a port, it is 3478, or 5349 of turns. The peers \
          need no TURN. A server is asked only once a peer has not answered for 5 s, and the next one only if it fails. \
          PasswordFile has the password alone. CaFile, of turns alone, has the certificates in PEM form of the only \
-         authorities that may vouch for the server; without it, those of this system may. \
+         authorities that may vouch for the server, in 512 KiB at most; without it, those of this system may. \
          Names are looked up outside the tunnel. Direct peers meet by it where no NAT lets them meet directly; then each \
          end needs Stun, or a server of its own. May be repeated.",
     example: "turn:turn.example.org:3478 Username = alice PasswordFile = turn.password",

@@ -1,6 +1,8 @@
 use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _};
 
-use crate::{Loaded, Report, to_wg_quick};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType, KeyPair};
+
+use crate::{Loaded, Report, key_file::MAX_AUTHORITIES_BYTES, to_wg_quick};
 
 const OWN: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
 const SERVER: &str = "turns:turn.example.org Username = alice";
@@ -31,8 +33,31 @@ fn refused(authorities: &[u8], value: &str) -> String {
 }
 
 fn certificate() -> String {
-    let authority = rcgen::generate_simple_self_signed(["test".to_owned()]).unwrap();
-    authority.cert.pem()
+    certificate_of(4, 0)
+}
+
+/// A certificate with a name of so many bytes, and so many of what no tunnel keeps.
+fn certificate_of(name: usize, more: usize) -> String {
+    let key = KeyPair::generate().unwrap();
+    signed_by_itself(&key, name, more)
+}
+
+/// The shortest that there is.
+fn ed25519() -> String {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    signed_by_itself(&key, 1, 0)
+}
+
+fn signed_by_itself(key: &KeyPair, name: usize, more: usize) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "n".repeat(name));
+    let comment =
+        CustomExtension::from_oid_content(&[2, 16, 840, 1, 113_730, 1, 13], vec![0; more]);
+    params.custom_extensions.push(comment);
+    params.self_signed(key).unwrap().pem()
 }
 
 #[test]
@@ -102,9 +127,53 @@ fn a_file_that_is_absent_or_too_long_is_refused() {
     let report = refused(b"", &absent);
     let expected = "cannot read the file with certificates: it does not exist";
     assert!(report.contains(expected), "{report}");
-    let long = certificate().repeat(300);
+    let long = certificate() + &"#".repeat(MAX_AUTHORITIES_BYTES);
     let report = refused(long.as_bytes(), &format!("{SERVER} {FILES}"));
-    assert!(report.contains("it has more than 102400 bytes"), "{report}");
+    assert!(report.contains("it has more than 524288 bytes"), "{report}");
+}
+
+#[test]
+fn the_bundle_of_a_whole_system_is_read() {
+    // As many bytes as Debian's 144 authorities, of keys, names and the rest.
+    let bundle = certificate_of(330, 100).repeat(144);
+    assert!(
+        (200_000..250_000).contains(&bundle.len()),
+        "{}",
+        bundle.len()
+    );
+    let value = format!("{SERVER} {FILES}");
+    let loaded = read_with(bundle.as_bytes(), &[&value]).unwrap_or_else(|it| panic!("{it}"));
+    let turn = &loaded.config.interface.turns[0];
+    assert_eq!(turn.authorities.as_deref(), Some(bundle.as_bytes()));
+    let expected = format!("Certificates({} bytes)", bundle.len());
+    let printed = format!("{turn:?}");
+    assert!(
+        printed.contains(&expected) && printed.len() < 1_000,
+        "{printed}"
+    );
+}
+
+#[test]
+fn more_authorities_than_a_tunnel_keeps_are_refused() {
+    let cases = [
+        (
+            certificate_of(20, 0).repeat(800),
+            "have more than 81920 bytes together",
+        ),
+        (
+            ed25519().repeat(1_001),
+            "this file has more than 1000 certificates",
+        ),
+    ];
+    for (pem, expected) in cases {
+        assert!(pem.len() < MAX_AUTHORITIES_BYTES, "{}", pem.len());
+        let report = refused(pem.as_bytes(), &format!("{SERVER} {FILES}"));
+        assert!(
+            report.contains("invalid file with certificates"),
+            "{report}"
+        );
+        assert!(report.contains(expected), "{report}");
+    }
 }
 
 #[test]
