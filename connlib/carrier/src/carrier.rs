@@ -220,4 +220,4 @@ impl Carrier {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,7 @@
 //! A TCP socket that is read and written without waiting, and watched by tokio.
 
 use std::{
-    io,
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream as StdTcpStream},
     os::fd::OwnedFd,
     task::{Context, Poll},
@@ -145,5 +145,21 @@ impl Socket {
             true => result,
             false => operation(),
         }
+    }
+}
+
+impl Read for &Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Socket::read(self, buffer)
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Socket::write(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::{error::Closed, inbound::Inbound, outbound::Outbound, socket::Socket,
 const READ: usize = 64 << 10;
 /// Bytes sealed at once, in records of 16 KiB: as many wait for the socket at most.
 const SEALED_AT_ONCE: usize = 64 << 10;
-/// Most reads of the socket for TLS in one call: empty records fill no buffer that would end it.
+/// Most reads of the socket for TLS in one call: records of few bytes hardly fill the buffer that would end it.
 const MOST_READS: usize = 4;
 /// Both, and the records that TLS is opening.
 pub(crate) const BUFFER_BYTES: usize = READ + SEALED_AT_ONCE + (64 << 10);
@@ -60,31 +60,7 @@ impl Wire {
             }
             return Ok(());
         };
-        let mut reads = 0;
-        loop {
-            tls.take_plaintext(inbound)?;
-            if inbound.is_full() {
-                return Ok(());
-            }
-            if tls.start == tls.end {
-                if reads == MOST_READS {
-                    return Ok(());
-                }
-                reads += 1;
-                match self.socket.read(&mut tls.read) {
-                    Ok(0) => return Err(tls.end_of_stream()),
-                    Ok(count) => (tls.start, tls.end) = (0, count),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(Closed::broken(&error)),
-                }
-            }
-            let opened = tls.open_records();
-            // Answers of a handshake, and the alert that says what is wrong.
-            let sent = tls.send(&self.socket);
-            opened?;
-            sent?;
-        }
+        tls.receive(&mut &self.socket, inbound)
     }
 
     /// Writes until the socket is full or nothing waits.
@@ -101,7 +77,7 @@ impl Wire {
             return Ok(());
         };
         loop {
-            if !tls.send(&self.socket)? || outbound.waiting().is_empty() {
+            if !tls.send(&mut &self.socket)? || outbound.waiting().is_empty() {
                 return Ok(());
             }
             let waiting = outbound.waiting();
@@ -133,7 +109,7 @@ impl Wire {
     pub(crate) fn say_goodbye(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.connection.send_close_notify();
-            let _ = tls.send(&self.socket);
+            let _ = tls.send(&mut &self.socket);
         }
     }
 }
@@ -148,6 +124,39 @@ impl Session {
             start: 0,
             end: 0,
         })
+    }
+
+    /// Reads and opens records until the stream or the room for frames is exhausted, or the share of one call.
+    fn receive(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        inbound: &mut Inbound,
+    ) -> Result<(), Closed> {
+        let mut reads = 0;
+        loop {
+            self.take_plaintext(inbound)?;
+            if inbound.is_full() {
+                return Ok(());
+            }
+            if self.start == self.end {
+                if reads == MOST_READS {
+                    return Ok(());
+                }
+                reads += 1;
+                match stream.read(&mut self.read) {
+                    Ok(0) => return Err(self.end_of_stream()),
+                    Ok(count) => (self.start, self.end) = (0, count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(Closed::broken(&error)),
+                }
+            }
+            let opened = self.open_records();
+            // Answers of a handshake, and the alert that says what is wrong.
+            let sent = self.send(stream);
+            opened?;
+            sent?;
+        }
     }
 
     fn take_plaintext(&mut self, inbound: &mut Inbound) -> Result<(), Closed> {
@@ -173,10 +182,10 @@ impl Session {
         Ok(())
     }
 
-    /// Sends sealed records; returns whether the socket has taken all of them.
-    fn send(&mut self, socket: &Socket) -> Result<bool, Closed> {
+    /// Sends sealed records; returns whether the stream has taken all of them.
+    fn send(&mut self, stream: &mut impl Write) -> Result<bool, Closed> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut Sender(socket)) {
+            match self.connection.write_tls(stream) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -197,14 +206,5 @@ impl Session {
     }
 }
 
-struct Sender<'a>(&'a Socket);
-
-impl Write for Sender<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+#[cfg(test)]
+mod tests;

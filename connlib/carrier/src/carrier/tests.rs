@@ -14,7 +14,7 @@ use rcgen::{
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
     crypto::ring,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::time::timeout;
 
@@ -23,6 +23,7 @@ use crate::{MAX_OUTBOUND, roots::Roots};
 
 mod certificates;
 mod ends;
+mod steps;
 
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -248,10 +249,10 @@ fn serve_tls<R: Send + 'static>(
 }
 
 /// An authority for tests.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("authority")
     }
 
@@ -264,21 +265,31 @@ impl Authority {
     }
 
     /// The client's side.
-    fn tls(&self, name: &str) -> Tls {
+    pub(crate) fn tls(&self, name: &str) -> Tls {
         let roots = Roots::from_pem(self.0.pem().as_bytes()).unwrap();
         Tls::new(name, &roots).unwrap()
     }
 
     /// The server's side, with a certificate.
-    fn server(&self, certificate: CertificateParams) -> Arc<ServerConfig> {
+    pub(crate) fn server(&self, certificate: CertificateParams) -> Arc<ServerConfig> {
+        self.server_with_chain(certificate, Vec::new())
+    }
+
+    /// The same with further certificates.
+    fn server_with_chain(
+        &self,
+        certificate: CertificateParams,
+        others: Vec<CertificateDer<'static>>,
+    ) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let certificate = certificate.signed_by(&key, &self.0).unwrap();
+        let chain = [vec![certificate.der().clone()], others].concat();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
+            .with_single_cert(chain, key)
             .unwrap();
         Arc::new(config)
     }

@@ -21,6 +21,7 @@ use super::*;
 
 mod hostile;
 mod lifetime;
+mod streams;
 
 const START: Duration = Duration::from_secs(1000);
 

@@ -1,5 +1,7 @@
 //! Certificates that must not be accepted, and the words for it.
 
+use rcgen::CustomExtension;
+
 use super::*;
 
 #[tokio::test]
@@ -61,6 +63,31 @@ fn a_name_that_no_certificate_can_have_is_refused() {
     let roots = Roots::from_pem(Authority::new().0.pem().as_bytes()).unwrap();
     for name in ["", "a b", "..", "turn:host"] {
         assert_eq!(Tls::new(name, &roots).unwrap_err(), crate::InvalidName);
+    }
+}
+
+#[tokio::test]
+async fn a_chain_of_certificates_is_taken_as_long_as_it_fits_into_a_message() {
+    let authority = Authority::new();
+    for (length, is_taken) in [(20 << 10, true), (50 << 10, false)] {
+        let mut stuffed = CertificateParams::default();
+        let stuffing = CustomExtension::from_oid_content(&[1, 3, 6, 1], vec![0; length]);
+        stuffed.custom_extensions.push(stuffing);
+        let stuffed = stuffed.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let others = vec![stuffed.der().clone(); 2];
+        let config = authority.server_with_chain(valid(), others);
+        let (server, _) = serve(move |stream| {
+            let connection = ServerConnection::new(config).unwrap();
+            echo(StreamOwned::new(connection, stream));
+        });
+        let mut carrier = Carrier::open(server, Some(&authority.tls(NAME)), None);
+        if is_taken {
+            opened(&mut carrier).await;
+        } else {
+            let why = closed(&mut carrier).await;
+            let expected = "no TLS with relay.test: the server answers with something else";
+            assert_eq!(why.to_string(), expected);
+        }
     }
 }
 

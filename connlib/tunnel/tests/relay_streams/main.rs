@@ -1,6 +1,8 @@
 //! A TURN server by TCP and TLS is the only way to a peer, without root.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod hostile;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -87,7 +89,7 @@ fn a_server_that_nobody_needs_is_not_connected_to() {
     );
     a.add_peer(&b);
     b.add_peer(&a);
-    set_relay(&a, relay(server.address, &options));
+    set_relays(&a, vec![relay(server.address, &options)]);
     a.send(&udp(a.inner, b.inner, b"directly"));
     assert_eq!(b.receive_payload(), b"directly");
     assert_eq!(state(&a), RelayState::Idle);
@@ -151,6 +153,11 @@ fn state(a: &End) -> RelayState {
 
 /// Two tunnels, of which `a` reaches the other by `relay` alone.
 fn ends(relay: Relay) -> (End, End) {
+    ends_by(vec![relay])
+}
+
+/// Two tunnels, of which `a` reaches the other by one of `relays` alone.
+fn ends_by(relays: Vec<Relay>) -> (End, End) {
     let (a, b) = (
         End::start(1, &Options::default()),
         End::start(2, &Options::default()),
@@ -167,14 +174,14 @@ fn ends(relay: Relay) -> (End, End) {
         ..DeviceUpdate::default()
     };
     a.tunnel.apply(update).expect("a peer");
-    set_relay(&a, relay);
+    set_relays(&a, relays);
     (a, b)
 }
 
-fn set_relay(a: &End, relay: Relay) {
+fn set_relays(a: &End, relays: Vec<Relay>) {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.build().expect("a runtime");
-    let set = runtime.block_on(a.tunnel.set_relays(vec![relay]));
+    let set = runtime.block_on(a.tunnel.set_relays(relays));
     set.expect("the tunnel runs");
 }
 
