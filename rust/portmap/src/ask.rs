@@ -125,7 +125,7 @@ fn mapping(
     Ok((mapping, grant.lifetime))
 }
 
-/// Ends a mapping, as far as its router still hears of it. Takes a third of a second at most, or a second by UPnP.
+/// Ends a mapping, as far as its router still hears of it. Takes a third of a second at most, or two seconds by UPnP.
 pub async fn withdraw(mapping: &Mapping) {
     if let Some(control) = &mapping.control {
         return igd::withdraw(mapping, control).await;

@@ -33,7 +33,7 @@ pub use place::Place;
 /// Time for all of it: some routers answer slowly.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same to withdraw a mapping.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// Most ports that are tried if others have mappings there.
 const MOST_PORTS: u16 = 8;
 /// Lowest port that is tried after the one that would be best.
@@ -70,9 +70,36 @@ pub(crate) async fn withdraw(mapping: &Mapping, control: &Control) {
         interface: mapping.interface.clone(),
         mark: mapping.mark,
     };
-    let port = mapping.external.port();
-    let deleted = timeout(LAST_PATIENCE, action::delete(&router, control, port)).await;
+    let (port, inside) = (mapping.external.port(), mapping.port);
+    let deleted = timeout(LAST_PATIENCE, delete_own(&router, control, port, inside)).await;
     debug!(%mapping.external, ?deleted, "Withdrew the mapping");
+}
+
+/// Deletes the mapping of a port outside, unless the router forwards that to somebody else by now: its user may have
+/// deleted this one, or it has started anew. Returns whether the mapping was this machine's.
+async fn delete_own(
+    router: &Router,
+    control: &Control,
+    port: u16,
+    inside: u16,
+) -> Result<bool, Fault> {
+    let is_own = match action::entry(router, control, port).await {
+        Ok((client, to)) => {
+            let is_other = control
+                .client
+                .zip(client)
+                .is_some_and(|(own, it)| own != it);
+            to == inside && !is_other
+        }
+        // Some devices lack the question.
+        Err(Fault::Code(401 | 402 | 602)) => true,
+        Err(Fault::Code(NO_ENTRY | NOT_AUTHORIZED)) => false,
+        Err(fault) => return Err(fault),
+    };
+    if is_own {
+        action::delete(router, control, port).await?;
+    }
+    Ok(is_own)
 }
 
 async fn ask_now(
@@ -81,7 +108,8 @@ async fn ask_now(
     own: Ipv4Addr,
     suggested: u16,
 ) -> Option<Result<(Grant, Control), Refusal>> {
-    let (router, control) = find(gateway, target.mark).await?;
+    let (router, mut control) = find(gateway, target.mark).await?;
+    control.client = Some(own);
     let address = match action::external_address(&router, &control).await {
         Ok(address) if is_reachable(address) => address,
         Ok(_) => return Some(Err(Refusal::Reason("it is not connected"))),
@@ -152,7 +180,7 @@ async fn add(
     while tried < MOST_PORTS {
         let unanswered = lease
             .is_zero()
-            .then(|| Unanswered::new(router, control, port));
+            .then(|| Unanswered::new(router, control, port, inside.1));
         let added = action::add(router, control, inside, port, lease).await;
         if let Some(unanswered) = unanswered
             && added != Err(Fault::Silent)
@@ -175,37 +203,41 @@ async fn add(
 struct Unanswered {
     router: Router,
     control: Control,
-    /// The port outside; `None` once there is an answer.
-    port: Option<u16>,
+    /// The port outside and the one of this machine; `None` once there is an answer.
+    ports: Option<(u16, u16)>,
 }
 
 impl Unanswered {
-    fn new(router: &Router, control: &Control, port: u16) -> Self {
+    fn new(router: &Router, control: &Control, port: u16, inside: u16) -> Self {
         Self {
             router: router.clone(),
             control: control.clone(),
-            port: Some(port),
+            ports: Some((port, inside)),
         }
     }
 
     fn confirm(mut self) {
-        self.port = None;
+        self.ports = None;
     }
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        let (Some(port), Ok(runtime)) = (self.port, Handle::try_current()) else {
+        let (Some((port, inside)), Ok(runtime)) = (self.ports, Handle::try_current()) else {
             return;
         };
         let (router, control) = (self.router.clone(), self.control.clone());
         runtime.spawn(async move {
-            let deleted = timeout(LAST_PATIENCE, action::delete(&router, &control, port)).await;
+            let deletion = delete_own(&router, &control, port, inside);
+            let deleted = timeout(LAST_PATIENCE, deletion).await;
             debug!(port, ?deleted, "Deleted a mapping that had no answer");
         });
     }
 }
 
+/// Error codes of `GetSpecificPortMappingEntry`; the latter is also of other actions.
+const NO_ENTRY: u16 = 714;
+const NOT_AUTHORIZED: u16 = 606;
 /// Error codes of `AddPortMapping`.
 const CONFLICT: u16 = 718;
 const ONLY_PERMANENT: u16 = 725;
@@ -222,7 +254,7 @@ fn reason(code: u16) -> &'static str {
     match code {
         401 | 602 => "it cannot forward ports",
         402 => "it does not understand the request",
-        606 => "it is not allowed",
+        NOT_AUTHORIZED => "it is not allowed",
         CONFLICT | 728 => "it has no free port",
         _ => "it has another reason",
     }

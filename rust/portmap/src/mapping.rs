@@ -49,6 +49,9 @@ pub struct Control {
     /// The address.
     #[serde(flatten)]
     pub place: Place,
+    /// This machine's address, to which the router forwards; older versions do not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Ipv4Addr>,
 }
 
 /// A protocol of routers that forward ports.
@@ -125,19 +128,24 @@ mod tests {
         let text = r#"{"protocol":"NAT-PMP","router":"192.168.0.1","interface":"eth0","mark":51820,"port":51821,"external":"198.51.100.7:51820","nonce":[7,7,7,7,7,7,7,7,7,7,7,7]}"#;
         assert_eq!(serde_json::to_string(&mapping).unwrap(), text);
         assert_eq!(serde_json::from_str::<Mapping>(text).unwrap(), mapping);
-        let mapping = Mapping {
-            protocol: Protocol::Upnp,
-            control: Some(Control {
-                service: Service::Ip1,
-                place: Place::of("http://192.168.0.1:5000/ctl", mapping.router).unwrap(),
-            }),
-            ..mapping
-        };
-        let text = text.replace("NAT-PMP", "UPnP").replace(
+        let former = text.replace("NAT-PMP", "UPnP").replace(
             "]}",
             r#"],"control":{"service":"WANIPConnection:1","port":5000,"path":"/ctl"}}"#,
         );
-        assert_eq!(serde_json::to_string(&mapping).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Mapping>(&text).unwrap(), mapping);
+        let present = former.replace(r#"/ctl""#, r#"/ctl","client":"192.168.0.2""#);
+        for (text, client) in [(former, None), (present, Some([192, 168, 0, 2].into()))] {
+            let control = Control {
+                service: Service::Ip1,
+                place: Place::of("http://192.168.0.1:5000/ctl", mapping.router).unwrap(),
+                client,
+            };
+            let mapping = Mapping {
+                protocol: Protocol::Upnp,
+                control: Some(control),
+                ..mapping.clone()
+            };
+            assert_eq!(serde_json::to_string(&mapping).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Mapping>(&text).unwrap(), mapping);
+        }
     }
 }

@@ -84,18 +84,34 @@ pub(super) async fn add_any(
     reserved.ok_or(Fault::Silent)
 }
 
+/// Asks for the machine, unless it has a name, and its port to which a port outside is forwarded.
+pub(super) async fn entry(
+    router: &Router,
+    at: &Control,
+    port: u16,
+) -> Result<(Option<Ipv4Addr>, u16), Fault> {
+    let answer = perform(router, at, "GetSpecificPortMappingEntry", &outside(port)).await?;
+    let client = argument(&answer, "NewInternalClient").and_then(|it| it.parse().ok());
+    let inside = argument(&answer, "NewInternalPort").and_then(|it| it.parse().ok());
+    Ok((client, inside.ok_or(Fault::Silent)?))
+}
+
 /// Deletes the mapping of a port outside.
 pub(super) async fn delete(router: &Router, at: &Control, port: u16) -> Result<(), Fault> {
-    let arguments = [
-        ("NewRemoteHost", String::new()),
-        ("NewExternalPort", port.to_string()),
-        ("NewProtocol", "UDP".to_owned()),
-    ];
-    let deleted = perform(router, at, "DeletePortMapping", &arguments).await;
+    let deleted = perform(router, at, "DeletePortMapping", &outside(port)).await;
     deleted.map(drop)
 }
 
 type Arguments<'a> = &'a [(&'static str, String)];
+
+/// The arguments that name a mapping.
+fn outside(port: u16) -> [(&'static str, String); 3] {
+    [
+        ("NewRemoteHost", String::new()),
+        ("NewExternalPort", port.to_string()),
+        ("NewProtocol", "UDP".to_owned()),
+    ]
+}
 
 fn mapping(
     (own, own_port): (Ipv4Addr, u16),

@@ -26,7 +26,11 @@ pub(super) fn control(document: &[u8], at: &Place, router: Ipv4Addr) -> Option<C
                 if let Some(place) = base.join(&url, router)
                     && is_better
                 {
-                    best = Some(Control { service, place });
+                    best = Some(Control {
+                        service,
+                        place,
+                        client: None,
+                    });
                 }
             }
             _ => {}

@@ -19,6 +19,9 @@ const TARGET: Target = Target {
 };
 const OWN: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OUTSIDE: &str = "198.51.100.7";
+/// The end of a mapping of [`TARGET`].
+const OWN_ENTRY: &str = "<NewInternalPort>51820</NewInternalPort>\
+    <NewInternalClient>127.0.0.1</NewInternalClient><NewEnabled>1</NewEnabled>";
 
 #[tokio::test]
 async fn a_router_forwards_the_port_and_withdraws_it() {
@@ -28,7 +31,7 @@ async fn a_router_forwards_the_port_and_withdraws_it() {
     assert_eq!(control.service, Service::Ip1);
     router.withdraw(grant, control).await;
     let heard = router.heard();
-    let [description, address, add, delete] = &heard[..] else {
+    let [description, address, add, entry, delete] = &heard[..] else {
         panic!("{heard:?}")
     };
     assert!(description.starts_with("GET /root.xml HTTP/1.1\r\n"));
@@ -42,8 +45,14 @@ async fn a_router_forwards_the_port_and_withdraws_it() {
     ] {
         assert!(add.contains(part), "{add}");
     }
-    assert!(delete.contains("#DeletePortMapping\""), "{delete}");
-    assert!(delete.contains("<NewExternalPort>51820<"), "{delete}");
+    for (request, action) in [
+        (entry, "#GetSpecificPortMappingEntry\""),
+        (delete, "#DeletePortMapping\""),
+    ] {
+        assert!(request.contains(action), "{request}");
+        assert!(request.contains("<NewExternalPort>51820<"), "{request}");
+        assert!(request.contains("<NewProtocol>UDP<"), "{request}");
+    }
 }
 
 #[tokio::test]
@@ -210,7 +219,12 @@ fn honest(
                  </u:{action}Response></s:Body></s:Envelope>"
             )
         };
-        let actions = ["AddAnyPortMapping", "AddPortMapping", "DeletePortMapping"];
+        let actions = [
+            "AddAnyPortMapping",
+            "AddPortMapping",
+            "GetSpecificPortMappingEntry",
+            "DeletePortMapping",
+        ];
         let action = actions
             .iter()
             .find(|it| request.contains(&format!("#{it}\"")));
@@ -228,11 +242,12 @@ fn honest(
                 reply("200 OK", "", &answer("GetExternalIPAddress", &address))
             }
             (None, Some(action)) => {
-                let port = match *action {
+                let arguments = match *action {
                     "AddAnyPortMapping" => "<NewReservedPort>4000</NewReservedPort>",
+                    "GetSpecificPortMappingEntry" => OWN_ENTRY,
                     _ => "",
                 };
-                reply("200 OK", "", &answer(action, port))
+                reply("200 OK", "", &answer(action, arguments))
             }
         })
     }

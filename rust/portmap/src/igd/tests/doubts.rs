@@ -14,8 +14,7 @@ async fn a_mapping_for_good_without_an_answer_is_deleted() {
     let router = router.await;
     assert_eq!(router.ask().await, None);
     let deleted = async {
-        let is_deletion = |it: &String| it.contains("#DeletePortMapping\"");
-        while !router.heard().last().is_some_and(is_deletion) {
+        while !router.heard().last().is_some_and(|it| is_deletion(it)) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -54,4 +53,73 @@ async fn a_router_is_there_even_if_a_kill_switch_keeps_its_description_back() {
     let router = Router::start(23, honest("WANCommonInterfaceConfig:1", &[])).await;
     assert!(!is_there(&router.gateway, None).await);
     assert!(!is_there(&gateway(24), None).await);
+}
+
+#[tokio::test]
+async fn a_port_that_leads_to_somebody_else_by_now_is_not_deleted() {
+    let entry = |client: &str, port: u16| {
+        OWN_ENTRY
+            .replace("127.0.0.1", client)
+            .replace("51820", &port.to_string())
+    };
+    let cases = [
+        (25, entry("127.0.0.1", 51820), true),
+        (26, entry("127.0.0.2", 51820), false),
+        (27, entry("127.0.0.1", 4000), false),
+        // Some tell the name of a machine.
+        (28, entry("laptop", 51820), true),
+        (29, entry("laptop", 4000), false),
+        (30, String::new(), false),
+    ];
+    for (first, service) in [(0, "WANIPConnection:1"), (100, "WANIPConnection:2")] {
+        for (number, entry, is_deleted) in cases.clone() {
+            let honest = honest(service, &[]);
+            let router = Router::start(first + number, move |request| match honest(request) {
+                Answer::Once(answer) if answer.contains(OWN_ENTRY) => {
+                    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+                    Answer::Once(reply("200 OK", "", &body.replace(OWN_ENTRY, &entry)))
+                }
+                other => other,
+            });
+            assert_eq!(deletes(&router.await).await, is_deleted, "{number}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_port_is_deleted_if_the_router_cannot_say_whose_it_is() {
+    let asks = "#GetSpecificPortMappingEntry\"";
+    for (number, code, is_deleted) in [
+        (31, 401, true),
+        (32, 602, true),
+        (33, 714, false),
+        (34, 606, false),
+        (35, 501, false),
+    ] {
+        let router = Router::start(number, honest("WANIPConnection:1", &[(asks, code)])).await;
+        assert_eq!(deletes(&router).await, is_deleted, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_noted_by_an_older_version_is_known_by_its_number_alone() {
+    let router = Router::start(36, honest("WANIPConnection:1", &[])).await;
+    let (grant, control) = router.ask().await.unwrap().unwrap();
+    let noted = Control {
+        client: None,
+        ..control
+    };
+    router.withdraw(grant, noted).await;
+    assert!(is_deletion(router.heard().last().unwrap()));
+}
+
+/// Whether a port that the router has granted is deleted when it is withdrawn.
+async fn deletes(router: &Router) -> bool {
+    let (grant, control) = router.ask().await.unwrap().unwrap();
+    router.withdraw(grant, control).await;
+    router.heard().iter().any(|it| is_deletion(it))
+}
+
+fn is_deletion(request: &str) -> bool {
+    request.contains("#DeletePortMapping\"")
 }

@@ -211,6 +211,15 @@ fn answer(request: &str, mappings: &Mutex<Mappings>) -> String {
         let (client, inside) = (argument("NewInternalClient"), argument("NewInternalPort"));
         mappings.insert(port(), format!("{client}:{inside}"));
         answered("AddPortMapping", "")
+    } else if request.contains("#GetSpecificPortMappingEntry") {
+        // An error would be as good for a mapping that is not there.
+        let inside = mappings.get(&port()).cloned().unwrap_or_default();
+        let (client, inside) = inside.split_once(':').unwrap_or_default();
+        let entry = format!(
+            "<NewInternalPort>{inside}</NewInternalPort>\
+             <NewInternalClient>{client}</NewInternalClient>"
+        );
+        answered("GetSpecificPortMappingEntry", &entry)
     } else if request.contains("#DeletePortMapping") {
         mappings.remove(&port());
         answered("DeletePortMapping", "")
