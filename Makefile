@@ -23,10 +23,10 @@ PROFILE_PROGRAMS = strace perf
 PERF_PACKAGE = $(shell . /etc/os-release 2>/dev/null; \
 	case "$$ID $$ID_LIKE" in (*ubuntu*) echo linux-tools-generic;; (*) echo linux-perf;; esac)
 
-# Where `make peers` installs the programs for `make interop` and the benches.
+# Where `make peers` and `make contenders` install the programs for `make interop` and the benches.
 PEERS = $(CURDIR)/target/peers
 PEER_VERSIONS = "$(PEERS)/bin/wireguard --version" "$(PEERS)/bin/boringtun-cli --version" \
-	"$(PEERS)/bin/gotatun --version" "$(PEERS)/bin/onetun --version"
+	"$(PEERS)/bin/gotatun --version" "wireguard-go --version"
 # Tailscale's fork of wireguard-go has no releases: use the version that the newest Tailscale requires.
 FORK = github.com/tailscale/wireguard-go
 FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m -f '{{.GoMod}}' tailscale.com@latest)"
@@ -34,7 +34,7 @@ FORK_VERSION = sed -n 's|^[[:space:]]*$(FORK) \(v[^ ]*\).*|\1|p' "$$(go list -m 
 .PHONY: help build speedtest speedtest-results profile profile-results profiling test test-all test-packages test-profiler \
 	test-systemd systemd-packages \
 	cross cross-packages lab-packages profile-packages interop interop-kernel guest-packages netns-suite server-packages \
-	suite-packages peers lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
+	suite-packages peers contenders lint floors bounds fmt-check clippy doc deny audit bench bench-stages \
 	bench-compare bench-forward bench-gateway bench-paths bench-peers bench-userspace gateway-packages bench-packages packet-rate growth report soak flood fuzz fuzz-merge test-timing miri asan tsan
 
 help: ## List these targets
@@ -183,24 +183,39 @@ guest-packages: # Install missing programs for the guest, if root, and the Rust 
 server-packages: # Install missing servers, if root
 	$(call install,$(SERVER_PROGRAMS),$(SERVER_PACKAGES),make interop needs them)
 
-peers: # Install missing peers and print their versions
-	@if [ ! -x $(PEERS)/bin/wireguard ] || [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
-		minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
-		if [ "$${minor:-0}" -lt 21 ]; then \
-			echo "Building wireguard-go needs Go 1.21 or newer, which is not in PATH." >&2; \
-			echo "Debian 13 and newer have it: apt-get install golang-go" >&2; exit 1; fi; fi
+peers: # Install missing peers of the tests and print their versions
+	$(call need_go,wireguard)
 	@[ -x $(PEERS)/bin/wireguard ] || GOBIN=$(PEERS)/bin go install golang.zx2c4.com/wireguard@latest
+	$(call install_crate,boringtun-cli,boringtun-cli)
+	$(call install_crate,gotatun-cli,gotatun)
+	@for version in $(PEER_VERSIONS); do $$version 2>&1 | head -n 1; done
+
+# Not for `make interop`, which tests neither.
+contenders: peers # Install missing programs that only benches compare with and print their versions
+	$(call need_go,wireguard-tailscale)
 	@if [ ! -x $(PEERS)/bin/wireguard-tailscale ]; then \
 		version=$$($(FORK_VERSION)); \
 		if [ -z "$$version" ]; then \
 			echo "The go.mod of the newest tailscale.com does not name $(FORK)" >&2; exit 1; fi; \
 		GOBIN=$(PEERS)/fork go install $(FORK)@$$version && \
 		mv $(PEERS)/fork/wireguard-go $(PEERS)/bin/wireguard-tailscale && rmdir $(PEERS)/fork; fi
-	@for crate in boringtun-cli:boringtun-cli gotatun-cli:gotatun onetun:onetun; do \
-		if [ ! -x $(PEERS)/bin/$${crate#*:} ]; then \
-			$(CARGO) install --locked --root $(PEERS) $${crate%:*} || exit 1; fi; done
-	@for version in $(PEER_VERSIONS) "wireguard-go --version"; do $$version 2>&1 | head -n 1; done
+	$(call install_crate,onetun,onetun)
+	@$(PEERS)/bin/onetun --version
 	@go version -m $(PEERS)/bin/wireguard-tailscale | awk '$$1 == "mod" { print $$2, $$3 }'
+
+# $(1): the program to build.
+define need_go
+	@if [ ! -x $(PEERS)/bin/$(1) ]; then \
+		minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
+		if [ "$${minor:-0}" -lt 21 ]; then \
+			echo "Building wireguard-go needs Go 1.21 or newer, which is not in PATH." >&2; \
+			echo "Debian 13 and newer have it: apt-get install golang-go" >&2; exit 1; fi; fi
+endef
+
+# $(1): the crate; $(2): its program.
+define install_crate
+	@[ -x $(PEERS)/bin/$(2) ] || $(CARGO) install --locked --root $(PEERS) $(1)
+endef
 
 include rust/convoy/package/package.mk
 
@@ -256,11 +271,11 @@ growth: build ## Measure how cost grows with packet size, flows, peers and MTU (
 report: ## Write benches/RESULTS.md and its plots from the files in benches/results
 	$(BENCH) report $(ARGS)
 
-bench-peers: build peers bench-packages ## Compare Convoy with the newest WireGuard programs and OpenVPN (an hour; root)
+bench-peers: build contenders bench-packages ## Compare Convoy with the newest WireGuard programs and OpenVPN (an hour; root)
 	$(FAST_BENCH) peers $(ARGS)
 
 # wireproxy is taken from PATH or $(PEERS)/bin.
-bench-userspace: build peers bench-packages ## Compare convoy exec and up --userspace with wireproxy and onetun (half an hour; root)
+bench-userspace: build contenders bench-packages ## Compare convoy exec and up --userspace with wireproxy and onetun (half an hour; root)
 	$(FAST_BENCH) peers --rootless $(ARGS)
 
 bench-gateway: build bench-packages gateway-packages ## Compare --nat user with masquerading, pasta and slirp4netns (twenty minutes; root)
