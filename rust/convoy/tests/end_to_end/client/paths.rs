@@ -9,6 +9,7 @@
 mod conversation;
 mod forwarded;
 mod friends;
+mod hubs;
 mod igd;
 mod nat;
 mod relayed;

@@ -4,6 +4,8 @@
 //!  client ── nftables: UDP only to :3478 ── net, with the TURN server 203.0.113.254:3478 ── server, wireguard-go
 //! ```
 
+mod servers;
+
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
 
 use convoy_lab::{RelayServer, RelayTransport, eventually};
@@ -175,13 +177,16 @@ fn the_password_is_nowhere_outside_of_memory() {
 
 /// A client behind the firewall whose file names the server, and the server.
 fn blocked(lines: &str) -> Option<(World, RelayServer)> {
-    let world = World::new()?;
+    Some(block_all_but_turn(World::new()?, lines))
+}
+
+fn block_all_but_turn(world: World, lines: &str) -> (World, RelayServer) {
     let server = start_turn(&world.net, address(), RelayTransport::Udp);
     block(&world);
     world.write("wireguard/turn.password", &format!("{PASSWORD}\n"));
     let turn = turn_line(SERVER);
     world.configure(&format!("{turn}\n{lines}"), EVERYTHING);
-    Some((world, server))
+    (world, server)
 }
 
 fn block(world: &World) {

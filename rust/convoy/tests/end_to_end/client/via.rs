@@ -9,6 +9,7 @@
 //! ```
 
 mod changed;
+mod hops;
 mod life;
 mod refusals;
 mod shown;
@@ -20,7 +21,7 @@ use convoy_lab::{Namespace, wireguard::Daemon};
 use super::world::{EVERYTHING, World};
 use crate::{
     hub::forward,
-    scene::wireguard_go,
+    pairing::Program,
     twins::{private_key, public_key},
 };
 
@@ -49,7 +50,12 @@ struct Hops {
 impl Hops {
     /// With both files and the tunnel not up. `interface` are lines of the inner file.
     fn new(interface: &str) -> Option<Self> {
-        let world = World::new()?;
+        Self::of(Program::WireguardGo, interface)
+    }
+
+    /// With this program at both hops.
+    fn of(program: Program, interface: &str) -> Option<Self> {
+        let world = World::served_by(program)?;
         let lab = world.lab();
         let second = lab.namespace("second").unwrap();
         let (far, near) = (["192.0.2.2/24"], ["192.0.2.254/24"]);
@@ -57,7 +63,7 @@ impl Hops {
             .unwrap();
         forward(&world.server);
         world.shell_at(&world.net, "ip route add 10.8.0.0/24 via 203.0.113.1");
-        let daemon = Daemon::start(&second, &wireguard_go(), "wg1").unwrap();
+        let daemon = Daemon::start(&second, &program.implementation(), "wg1").unwrap();
         let link = second.link();
         link.bring_up("lo", 65_536, &[BEHIND_SECOND]).unwrap();
         link.bring_up("wg1", 1_420, &["10.7.0.1/24"]).unwrap();

@@ -14,7 +14,7 @@ use convoy_lab::{Lab, Namespace, Turn, eventually, wireguard::Daemon};
 use crate::{
     hub::forward,
     pairing::Program,
-    scene::{DEADLINE, lab_with, output_of, wireguard_go},
+    scene::{DEADLINE, lab_with, output_of},
     twins::{private_key, public_key},
 };
 
@@ -54,10 +54,19 @@ impl World {
         Self::in_turn(Turn::together(), programs)
     }
 
+    /// With this program at the server.
+    pub(super) fn served_by(server: Program) -> Option<Self> {
+        Self::build(Turn::together(), &[], server)
+    }
+
     /// For a test that may not run beside every other.
     pub(super) fn in_turn(turn: Turn, programs: &[&str]) -> Option<Self> {
+        Self::build(turn, programs, Program::WireguardGo)
+    }
+
+    fn build(turn: Turn, programs: &[&str], at_server: Program) -> Option<Self> {
         let needed = [&["ip", "nft", "ping", "wg"][..], programs].concat();
-        let (_, lab) = lab_with(&[Program::WireguardGo], &needed)?;
+        let (_, lab) = lab_with(&[at_server], &needed)?;
         let [client, net, server] =
             ["client", "net", "server"].map(|label| lab.namespace(label).unwrap());
         // Link-local addresses are random and appear at random times.
@@ -80,7 +89,7 @@ impl World {
             .unwrap();
         forward(&net);
         let world = Self {
-            _daemon: Daemon::start(&server, &wireguard_go(), "wg0").unwrap(),
+            _daemon: Daemon::start(&server, &at_server.implementation(), "wg0").unwrap(),
             client,
             net,
             server,

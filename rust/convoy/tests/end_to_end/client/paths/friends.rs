@@ -1,4 +1,4 @@
-//! Two friends, their routers, and the hub that both trust: a stock wireguard-go.
+//! Two friends, their routers, and the hub that both trust: a program that knows nothing of direct paths.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use crate::{
     client::outcome::{Outcome, Running},
     hub::forward,
     pairing::Program,
-    scene::{DEADLINE, convoy_program, lab_with, output_of, wireguard_go},
+    scene::{DEADLINE, convoy_program, lab_with, output_of},
     turn_server::{PASSWORD, USER, start_turn},
     twins::{private_key, public_key},
 };
@@ -56,6 +56,7 @@ pub(crate) struct Friends {
     stun: Vec<StunServer>,
     stun_at: Option<SocketAddr>,
     pub(super) servers: Vec<Child>,
+    hub_program: Program,
     daemon: Option<Daemon>,
     _turn: Turn,
 }
@@ -64,7 +65,12 @@ impl Friends {
     /// Friends behind a router each; none for a friend at the internet itself. `None` if the machine cannot provide
     /// them.
     pub(crate) fn apart(routers: [Option<RouterOptions>; 2]) -> Option<Self> {
-        Self::new(|lab, internet| {
+        Self::around(Program::WireguardGo, routers)
+    }
+
+    /// The same with this program as the hub.
+    pub(crate) fn around(hub: Program, routers: [Option<RouterOptions>; 2]) -> Option<Self> {
+        Self::new(hub, |lab, internet| {
             let labels = ["home-a", "home-b"];
             let routers = routers.into_iter().zip(labels);
             let homes = routers.map(|(options, label)| {
@@ -76,7 +82,7 @@ impl Friends {
 
     /// Friends behind a router each, which are behind the router of a provider that has hairpin.
     pub(crate) fn behind_provider(router: RouterOptions) -> Option<Self> {
-        Self::new(|lab, internet| {
+        Self::new(Program::WireguardGo, |lab, internet| {
             let provider = RouterOptions {
                 inside: [100, 64],
                 hairpin: true,
@@ -90,12 +96,17 @@ impl Friends {
 
     /// Friends behind one router.
     pub(crate) fn together(router: RouterOptions) -> Option<Self> {
-        Self::new(|lab, internet| vec![Some(internet.router(lab, "home", router).unwrap())])
+        Self::new(Program::WireguardGo, |lab, internet| {
+            vec![Some(internet.router(lab, "home", router).unwrap())]
+        })
     }
 
-    fn new(homes: impl FnOnce(&Lab, &Router) -> Vec<Option<Router>>) -> Option<Self> {
+    fn new(
+        hub_program: Program,
+        homes: impl FnOnce(&Lab, &Router) -> Vec<Option<Router>>,
+    ) -> Option<Self> {
         let needed = ["ip", "nft", "ping", "wg"];
-        let (turn, lab) = lab_with(&[Program::WireguardGo], &needed)?;
+        let (turn, lab) = lab_with(&[hub_program], &needed)?;
         let internet = Router::internet(&lab).unwrap();
         let hub = lab.namespace("hub").unwrap();
         let at_hub = internet.host(&hub, "eth0").unwrap();
@@ -114,7 +125,8 @@ impl Friends {
             }
         });
         let friends = Self {
-            daemon: Some(Daemon::start(&hub, &wireguard_go(), "wg0").unwrap()),
+            hub_program,
+            daemon: Some(start_hub(&hub, hub_program)),
             all,
             hub,
             at_hub,
@@ -293,7 +305,7 @@ impl Friends {
     /// Replaces the hub's process by another one.
     pub(crate) fn restart_hub(&mut self) {
         self.daemon = None;
-        self.daemon = Some(Daemon::start(&self.hub, &wireguard_go(), "wg0").unwrap());
+        self.daemon = Some(start_hub(&self.hub, self.hub_program));
         self.set_up_hub();
     }
 
@@ -473,6 +485,10 @@ impl Friend {
         });
         logs.collect()
     }
+}
+
+fn start_hub(place: &Namespace, program: Program) -> Daemon {
+    Daemon::start(place, &program.implementation(), "wg0").unwrap()
 }
 
 /// A program that ends when dropped.
