@@ -8,8 +8,8 @@
 //!
 //! - `CONVOY_TEST_PROGRAM`: the program to test instead of the one that cargo has built.
 //! - `CONVOY_TEST_REFERENCE`: the program to compare with instead of `wireguard-go`.
-//! - `CONVOY_TEST_WIREGUARD_GO`, `CONVOY_TEST_BORINGTUN`, `CONVOY_TEST_GOTATUN`: the peers to use
-//!   instead of those in `target/peers/bin`.
+//! - `CONVOY_TEST_WIREGUARD_GO`, `CONVOY_TEST_BORINGTUN`, `CONVOY_TEST_GOTATUN`, `CONVOY_TEST_ROSENPASS`: the
+//!   programs to use instead of those in `target/peers/bin`.
 //! - `CONVOY_TEST_GUEST`: the directory of the kernel and initramfs to boot instead of `target/guest`.
 //! - `CONVOY_TEST_STATIC_PROGRAM`: the program to run in the guest instead of the one of `make cross`.
 //! - `CONVOY_TEST_SEED`: the seed of the simulated bad network, and of the steps at which a client is killed.

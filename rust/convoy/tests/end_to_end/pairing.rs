@@ -96,7 +96,7 @@ impl Program {
 }
 
 /// The path in the variable, or where `make interop` installs the program.
-fn installed(variable: &str, program: &str) -> PathBuf {
+pub(crate) fn installed(variable: &str, program: &str) -> PathBuf {
     let default = || {
         let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin");
         PathBuf::from(peers).join(program)
