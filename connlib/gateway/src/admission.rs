@@ -47,6 +47,17 @@ impl Admission {
         Ok((self.occupants.add(holder, flow, Some(share?)), pending))
     }
 
+    /// Checks the target again once all is known of it.
+    pub(super) async fn settle(&self, ends: Ends) -> Result<(), Refusal> {
+        match self.policy.discover(ends.target) {
+            None => Ok(()),
+            Some(discovery) => {
+                discovery.await;
+                self.policy.check(ends.target)
+            }
+        }
+    }
+
     /// Ends a flow whose share a holder can then take; whether there is one.
     fn make_room(&self, holder: Holder, refusal: Refusal) -> bool {
         let fullest = self.occupants.fullest(holder.group);

@@ -97,7 +97,7 @@ pub(super) fn receive(
 
 impl Place {
     async fn serve(mut self, mut requests: mpsc::Receiver<Message>, _occupant: Occupant) {
-        match ping_socket(self.ends.target).await {
+        match self.open().await {
             Ok(outside) => {
                 let shared = Arc::clone(&self.shared);
                 let _open = shared.icmp.open();
@@ -107,12 +107,7 @@ impl Place {
                     refused(&shared.icmp, self.ends, Refusal::Replaced);
                 }
             }
-            Err(error) => {
-                let refusal = match error.kind() {
-                    // The sysctl net.ipv4.ping_group_range leaves this user out.
-                    ErrorKind::PermissionDenied => Refusal::Unsupported,
-                    _ => reason(&error),
-                };
+            Err(refusal) => {
                 refused(&self.shared.icmp, self.ends, refusal);
                 if let Ok(request) = requests.try_recv() {
                     self.note(&request);
@@ -123,6 +118,16 @@ impl Place {
                 let _ = timeout(RETRY, self.expiry.reached()).await;
             }
         }
+    }
+
+    async fn open(&self) -> Result<UdpSocket, Refusal> {
+        self.shared.admission.settle(self.ends).await?;
+        let opened = ping_socket(self.ends.target).await;
+        opened.map_err(|error| match error.kind() {
+            // The sysctl net.ipv4.ping_group_range leaves this user out.
+            ErrorKind::PermissionDenied => Refusal::Unsupported,
+            _ => reason(&error),
+        })
     }
 
     async fn exchange(&mut self, outside: &UdpSocket, mut requests: mpsc::Receiver<Message>) {

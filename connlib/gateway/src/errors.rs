@@ -17,6 +17,7 @@ pub(super) fn unreachable(refusal: Refusal) -> Option<Unreachable> {
     match refusal {
         Refusal::TargetRefused => Some(Unreachable::Port),
         Refusal::Unreachable | Refusal::TimedOut | Refusal::NoSource => Some(Unreachable::Host),
+        Refusal::Forbidden | Refusal::TargetDenied => Some(Unreachable::Prohibited),
         _ => None,
     }
 }

@@ -111,6 +111,7 @@ impl World {
                     allow: vec!["0.0.0.0/0".parse().unwrap()],
                     deny: vec!["203.0.113.0/24".parse().unwrap()],
                     own: Own::fixed(["192.0.2.7".parse().unwrap()]),
+                    ..Policy::default()
                 },
                 flows: Shares::new(FLOWS),
                 pending: Shares::new(PENDING),

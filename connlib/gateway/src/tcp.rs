@@ -123,8 +123,13 @@ impl Place {
             outside,
             answers,
             connections,
+            admission,
             ..
         } = &*self.shared;
+        if let Err(refusal) = admission.settle(self.ends).await {
+            self.refuse(&syn, refusal);
+            return Err(refusal);
+        }
         let connecting = timeout(CONNECT_LIMIT, outside.connect(self.ends.target));
         let connected = tokio::select! {
             connected = connecting => connected,

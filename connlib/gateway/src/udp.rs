@@ -116,6 +116,7 @@ impl Place {
     }
 
     async fn open(&self, _pending: Share) -> Result<(Datagrams, Datagrams), Refusal> {
+        self.shared.admission.settle(self.ends).await?;
         let network = self.shared.outside.as_ref();
         let outside = self.mapping.open(network, self.ends.target).await;
         let outside = outside.map_err(|error| reason(&error))?;

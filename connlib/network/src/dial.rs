@@ -81,7 +81,7 @@ fn is_name(host: &str) -> bool {
 
 /// Connects to a target.
 pub async fn dial(network: &dyn Network, target: &Target) -> Result<Stream, Refusal> {
-    let addresses = permitted(network, resolve(network, target).await?)?;
+    let addresses = permitted(network, resolve(network, target).await?).await?;
     let attempts = first_of(network, addresses);
     timeout(LIMIT, attempts)
         .await
@@ -89,10 +89,11 @@ pub async fn dial(network: &dyn Network, target: &Target) -> Result<Stream, Refu
 }
 
 /// The addresses that may be reached; at least one.
-fn permitted(
+async fn permitted(
     network: &dyn Network,
     mut addresses: Vec<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, Refusal> {
+    settle(network, &addresses).await;
     let mut refusal = Refusal::UnknownName;
     addresses.retain(|address| match network.check(*address) {
         Ok(()) => true,
@@ -104,6 +105,15 @@ fn permitted(
     match addresses.is_empty() {
         true => Err(refusal),
         false => Ok(addresses),
+    }
+}
+
+/// Waits until the network can tell which of these addresses may be reached.
+pub(crate) async fn settle(network: &dyn Network, addresses: &[SocketAddr]) {
+    for address in addresses {
+        if let Some(discovery) = network.discover(*address) {
+            discovery.await;
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! 2. A [`Relay`](relay::Relay) moves bytes between two connections until both have ended.
 //! 3. A [`Forwarder`](forward::Forwarder) listens in one network and connects in another, by rules: fixed targets, or
 //!    those that clients of SOCKS5 and HTTP's CONNECT name.
-//! 4. A [`Policy`](policy::Policy) decides which targets others may name; [`Shares`](shares::Shares) divide what can be
-//!    held among them.
+//! 4. A [`Policy`](policy::Policy) decides which targets others may name, also behind the host's NAT64
+//!    [`Translators`](translators::Translators); [`Shares`](shares::Shares) divide what can be held among them.
 //!
 //! `cargo run -p convoy-network --example relay` relays between two connections in memory.
 //!
@@ -28,6 +28,7 @@ pub mod policy;
 pub mod relay;
 pub mod shares;
 mod socks;
+pub mod translators;
 pub mod waiting;
 
 pub use network::*;

@@ -34,7 +34,7 @@ pub use train::{Received, Train};
 pub use batch::with_batch;
 pub use datagrams::Sent;
 
-use crate::counters::Refusal;
+use crate::{counters::Refusal, translators::Discovery};
 
 /// The answer of a network, once it has one.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
@@ -47,6 +47,12 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// The reason why not.
     fn check(&self, _to: SocketAddr) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    /// Begins to find out what [`Self::check`] must know of a target, and returns what to wait for until then; `None` if
+    /// it can tell now.
+    fn discover(&self, _to: SocketAddr) -> Option<Discovery> {
+        None
     }
 
     /// The addresses of a name as this network sees it, in the order in which they should be tried.

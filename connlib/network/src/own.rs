@@ -32,6 +32,8 @@ pub struct Own {
 struct Known {
     addresses: HashSet<IpAddr>,
     networks: Vec<Prefix>,
+    /// Number of changes.
+    version: u64,
 }
 
 impl Own {
@@ -59,7 +61,7 @@ impl Own {
     pub fn fixed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         let known = Known {
             addresses: addresses.into_iter().collect(),
-            networks: Vec::new(),
+            ..Known::default()
         };
         Self {
             known: Arc::new(RwLock::new(known)),
@@ -78,6 +80,13 @@ impl Own {
         let containing = networks.filter(|network| network.holds(address));
         containing.map(Prefix::length).max()
     }
+
+    /// Returns a number that grows when the addresses change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.version
+    }
 }
 
 async fn follow(mut changes: Changes, tables: Tables, known: Arc<RwLock<Known>>) {
@@ -87,7 +96,10 @@ async fn follow(mut changes: Changes, tables: Tables, known: Arc<RwLock<Known>>)
             sleep(RETRY).await;
         }
         let read = read(&tables).await;
-        *known.write().unwrap_or_else(PoisonError::into_inner) = read;
+        let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+        let is_same = known.addresses == read.addresses && known.networks == read.networks;
+        let version = known.version + u64::from(!is_same);
+        *known = Known { version, ..read };
     }
 }
 

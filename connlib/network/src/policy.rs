@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::own::Own;
 use convoy_types::{Prefix, Translated, is_cloud_service};
 
-use crate::counters::Refusal;
+use crate::{
+    counters::Refusal,
+    translators::{Discovery, Translators},
+};
 
 /// Lists of targets. In this order:
 ///
@@ -17,8 +20,8 @@ use crate::counters::Refusal;
 ///
 /// An IPv6 address that stands for an IPv4 address, as for a translator or a tunnel, is refused if that is. In the range
 /// of local translators (RFC 8215), it is if any of them would read such an address in it. A translator with a prefix of
-/// its own (RFC 6052, section 2.2) cannot be recognised, and only the services of clouds are refused behind it: where
-/// there is one, deny its prefix.
+/// its own (RFC 6052, section 2.2) is known once the resolver has named it (RFC 7050); without that, only the services of
+/// clouds are refused behind it.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Opens what is refused by default.
@@ -27,6 +30,8 @@ pub struct Policy {
     pub deny: Vec<Prefix>,
     /// The addresses of this host.
     pub own: Own,
+    /// The translators of its network.
+    pub translators: Translators,
 }
 
 /// Targets that are refused by default, beside [`is_cloud_service`].
@@ -87,13 +92,31 @@ impl Policy {
         }
     }
 
+    /// Begins to ask for translators if one of them might lead to a forbidden IPv4 address; returns what to wait for
+    /// before [`Self::check`] can tell. Must be called on a runtime.
+    #[must_use]
+    pub fn discover(&self, to: SocketAddr) -> Option<Discovery> {
+        let IpAddr::V6(address) = to.ip().to_canonical() else {
+            return None;
+        };
+        let is_forbidden = |read: Translated| {
+            let inner = IpAddr::V4(read.address);
+            read.address.octets()[0] != 0 && (self.denies(inner) || self.refused(inner).is_some())
+        };
+        let matters = self.check(to).is_ok() && Translated::all_in(address).any(is_forbidden);
+        matters.then(|| self.translators.discover()).flatten()
+    }
+
     fn denies(&self, address: IpAddr) -> bool {
         let is_listed = |address| {
             self.deny
                 .iter()
                 .any(|prefix| prefix.unmapped().holds(address))
         };
-        is_listed(address) || embedded(address).any(|inner| is_listed(inner.address.into()))
+        is_listed(address)
+            || self
+                .embedded(address)
+                .any(|inner| is_listed(inner.address.into()))
     }
 
     /// The bits of the longest prefix of an address that is refused by default.
@@ -111,11 +134,20 @@ impl Policy {
                 longest(&REFUSED_V6, shared)
             }
         };
-        let inner = embedded(address).filter_map(|inner| {
+        let inner = self.embedded(address).filter_map(|inner| {
             let refused = self.refused(inner.address.into())?;
             Some(inner.bits_before(refused))
         });
         range.into_iter().chain(own).chain(inner).max()
+    }
+
+    /// The IPv4 addresses that an address of IPv6 stands for, or may stand for.
+    fn embedded(&self, address: IpAddr) -> impl Iterator<Item = Translated> {
+        let found = match address {
+            IpAddr::V4(_) => [[None; 6]; 2],
+            IpAddr::V6(it) => [embedded_in(it), self.translators.reads(it)],
+        };
+        found.into_iter().flatten().flatten()
     }
 }
 
@@ -123,15 +155,6 @@ impl Policy {
 fn longest<A>(ranges: &[(A, u32)], shared: impl Fn(&A) -> u32) -> Option<u8> {
     let containing = ranges.iter().filter(|(range, bits)| shared(range) >= *bits);
     containing.map(|(_, bits)| *bits as u8).max()
-}
-
-/// The IPv4 addresses that an address of IPv6 stands for, or may stand for.
-fn embedded(address: IpAddr) -> impl Iterator<Item = Translated> {
-    let found = match address {
-        IpAddr::V4(_) => [None; 6],
-        IpAddr::V6(it) => embedded_in(it),
-    };
-    found.into_iter().flatten()
 }
 
 fn embedded_in(address: Ipv6Addr) -> [Option<Translated>; 6] {

@@ -16,6 +16,7 @@ use convoy_network::{
     own::Own,
     policy::Policy,
     relay::{DEFAULT_BUFFER, Relay},
+    translators::Translators,
 };
 use convoy_process::{self as process, logging, own_files::OwnFiles, panics};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -99,6 +100,7 @@ pub(crate) fn limits() -> anyhow::Result<Limits> {
 struct Proxies {
     of_all: Access,
     own: Own,
+    translators: Translators,
     is_trusting: bool,
 }
 
@@ -114,6 +116,7 @@ impl Proxies {
         };
         Ok(Self {
             of_all: rules::access(&forwarding.targets),
+            translators: Translators::of_host(own.clone()),
             own,
             is_trusting,
         })
@@ -133,6 +136,7 @@ impl Proxies {
                 allow: lists.allow,
                 deny: lists.deny,
                 own: self.own.clone(),
+                translators: self.translators.clone(),
             },
             is_trusting: self.is_trusting,
         })

@@ -11,6 +11,7 @@ use convoy_network::{
     policy::Policy,
     relay::Relay,
     shares::{Limits, Shares},
+    translators::Translators,
 };
 use convoy_packet::counters::Dropped;
 use convoy_proto::config::Prefix;
@@ -98,7 +99,8 @@ impl Gateway {
             policy: Policy {
                 allow: wanted.allow,
                 deny: wanted.deny,
-                own,
+                own: own.clone(),
+                translators: Translators::of_host(own),
             },
             flows: Limits::of(most, peers),
             pending: Limits {

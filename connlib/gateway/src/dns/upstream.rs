@@ -1,21 +1,18 @@
 //! The host's resolver.
 
 use std::{
-    fs, io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::unix::fs::MetadataExt,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use hickory_resolver::{
-    Hosts, TokioResolver,
-    config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    Hosts,
+    config::{NameServerConfig, ResolverConfig, ResolverOpts},
     lookup::Lookup,
     net::{NetError, runtime::TokioRuntimeProvider},
     proto::{op::Query, rr::domain::usage},
-    system_conf::parse_resolv_conf,
 };
 use tokio::time::Instant;
 use tracing::warn;
@@ -24,10 +21,7 @@ use super::{
     exchange::exchange,
     message::{Question, Response},
 };
-use convoy_network::names::servers::Servers;
-
-/// The port of name servers, unless their addresses have another.
-const PORT: u16 = 53;
+use convoy_network::names::{servers::Servers, system};
 
 /// Where names of this host are defined.
 const HOSTS: &str = "/etc/hosts";
@@ -50,7 +44,7 @@ impl Upstream {
     /// The resolver of this host.
     #[must_use]
     pub fn system() -> Self {
-        Self::File("/etc/resolv.conf".into())
+        Self::File(system::RESOLV_CONF.into())
     }
 }
 
@@ -69,12 +63,9 @@ pub(super) struct Resolvers {
 
 struct Current {
     resolvers: Arc<Resolvers>,
-    stamps: [Option<Stamp>; 2],
+    stamps: [Option<system::Stamp>; 2],
     checked: Instant,
 }
-
-/// Facts of a file that change when it is written or replaced: inode, length, and time in seconds and nanoseconds.
-type Stamp = (u64, u64, i64, i64);
 
 impl Source {
     pub(super) fn open(upstream: Upstream) -> Result<Self, NetError> {
@@ -135,9 +126,9 @@ impl Resolvers {
 }
 
 impl Upstream {
-    fn stamps(&self) -> [Option<Stamp>; 2] {
+    fn stamps(&self) -> [Option<system::Stamp>; 2] {
         match self {
-            Self::File(path) => [path.as_path(), Path::new(HOSTS)].map(stamp),
+            Self::File(path) => [path.as_path(), Path::new(HOSTS)].map(system::stamp),
             Self::Servers(_) => [None, None],
         }
     }
@@ -145,7 +136,7 @@ impl Upstream {
     fn resolvers(&self) -> Result<Resolvers, NetError> {
         let (config, mut options, hosts) = match self {
             Self::File(path) => {
-                let (config, options) = configuration(path);
+                let (config, options) = system::configuration(path);
                 (config, options, Hosts::from_system().unwrap_or_default())
             }
             Self::Servers(servers) => {
@@ -155,40 +146,14 @@ impl Upstream {
             }
         };
         let hosts = Arc::new(hosts);
-        // They are read once.
-        options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = REMEMBERED;
         options.preserve_intermediates = true;
-        Servers::<TokioRuntimeProvider>::limit(&mut options);
-        let resolver = |server: &NameServerConfig| {
-            let port = server.connections.first().map_or(PORT, |it| it.port);
-            let at = SocketAddr::new(server.ip, port);
-            // Clients complete names themselves.
-            let config = ResolverConfig::from_parts(None, Vec::new(), vec![server.clone()]);
-            let provider = TokioRuntimeProvider::default();
-            let mut builder = TokioResolver::builder_with_config(config, provider);
-            builder.options_mut().clone_from(&options);
-            let mut resolver = builder.build()?;
-            resolver.set_hosts(Arc::clone(&hosts));
-            Ok::<_, NetError>((at, resolver))
-        };
-        let servers = config.name_servers().iter();
-        let servers: Vec<_> = servers.map(resolver).collect::<Result<_, _>>()?;
         Ok(Resolvers {
-            servers: Servers::new(servers),
+            // Clients complete names themselves.
+            servers: system::servers(&config, options, &hosts)?,
             hosts,
         })
     }
-}
-
-/// Returns what resolv.conf(5) says; where it says nothing, there is a server on this host.
-fn configuration(path: &Path) -> (ResolverConfig, ResolverOpts) {
-    let read = fs::read(path).map_err(NetError::from);
-    read.and_then(parse_resolv_conf).unwrap_or_else(|_| {
-        let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
-        let config = ResolverConfig::from_parts(None, Vec::new(), vec![local]);
-        (config, ResolverOpts::default())
-    })
 }
 
 fn server_at(address: &SocketAddr) -> NameServerConfig {
@@ -198,12 +163,6 @@ fn server_at(address: &SocketAddr) -> NameServerConfig {
         connection.port = address.port();
     }
     server
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let found: io::Result<fs::Metadata> = fs::metadata(path);
-    let found = found.ok()?;
-    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 impl std::fmt::Debug for Current {

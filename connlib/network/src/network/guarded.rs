@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use super::{Answer, Datagrams, Listener, Network, Stream};
-use crate::{counters::Refusal, policy::Policy};
+use crate::{counters::Refusal, policy::Policy, translators::Discovery};
 
 /// A network whose targets, which clients of a proxy name, must be allowed by a policy.
 #[derive(Debug)]
@@ -23,6 +23,11 @@ impl Network for Guarded {
             Err(Refusal::Forbidden) if self.is_trusting => Ok(()),
             outcome => outcome,
         }
+    }
+
+    fn discover(&self, to: SocketAddr) -> Option<Discovery> {
+        let matters = !self.is_trusting || !self.policy.deny.is_empty();
+        matters.then(|| self.policy.discover(to)).flatten()
     }
 
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {

@@ -1,6 +1,7 @@
 //! Looks names up inside a tunnel, by its own name servers alone.
 
 pub mod servers;
+pub mod system;
 
 use std::{
     fmt,

@@ -290,6 +290,7 @@ fn policy() -> Policy {
         allow: Vec::new(),
         deny: vec![prefix(DENIED_V4)],
         own: Own::fixed(own),
+        ..Policy::default()
     }
 }
 

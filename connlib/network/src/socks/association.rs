@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     counters::{Counters, Refusal},
-    dial::{Target, reason, resolve},
+    dial::{Target, reason, resolve, settle},
     network::{Datagrams, Network, Sent, Train, with_batch},
 };
 
@@ -266,6 +266,14 @@ impl Routes {
                 self.address_of((host.to_owned(), port), &datagram[length..], counters)?
             }
         };
+        let target = match far.discover(target) {
+            None => target,
+            // It waits as for a name.
+            Some(_) => {
+                let name = (target.ip().to_string(), target.port());
+                self.address_of(name, &datagram[length..], counters)?
+            }
+        };
         if let Err(refusal) = self.admit(target, far) {
             counters.refuse(refusal);
             return None;
@@ -312,6 +320,7 @@ async fn look_up(far: &dyn Network, name: Named) -> (Named, Result<Vec<SocketAdd
         port: name.1,
     };
     let found = resolve(far, &target).await;
+    settle(far, found.as_deref().unwrap_or_default()).await;
     (name, found)
 }
 

@@ -5,6 +5,7 @@ use fast_socks5::{
 };
 
 use super::*;
+use crate::translators::tests::{LOOPBACK, named_when_asked};
 
 #[tokio::test]
 async fn socks5_connects_to_addresses_and_to_names() {
@@ -243,6 +244,42 @@ async fn targets_are_checked_once_their_names_are_resolved() {
             let answer = answer(&mut client).await;
             assert_eq!(answer.split(' ').nth(1), Some(status), "{target}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() {
+    let behind = SocketAddr::new(LOOPBACK.parse().unwrap(), 80);
+    let guarded = || crate::network::Guarded {
+        network: Arc::new(Named(vec![behind])),
+        policy: crate::policy::Policy {
+            translators: named_when_asked(),
+            ..crate::policy::Policy::default()
+        },
+        is_trusting: false,
+    };
+    for target in [behind.to_string(), "name.example:80".to_owned()] {
+        let service = Service::HttpConnect(None);
+        let far = Arc::new(guarded());
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        let mut client = scene.connect().await;
+        let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let answer = answer(&mut client).await;
+        assert_eq!(answer.split(' ').nth(1), Some("403"), "{target}");
+    }
+    for header in [
+        new_udp_header(behind).unwrap(),
+        new_udp_header(("name.example", 80)).unwrap(),
+    ] {
+        let service = Service::Socks5(None);
+        let far = Arc::new(guarded());
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        let (_control, relay) = associate(&scene).await;
+        let client = UdpSocket::bind(loopback()).await.unwrap();
+        client.send_to(&header, relay).await.unwrap();
+        scene.until_refused(Refusal::Forbidden, 1).await;
+        assert_eq!(scene.forwarder.totals().bytes_out, 0);
     }
 }
 

@@ -192,6 +192,52 @@ fn forbidden_targets_are_not_reached(place: &Place) {
     assert!(loopback.peer_addr().is_err(), "127.0.0.2 has answered");
 }
 
+/// The hosts outside answer in the place of a translator, whose prefix the resolver names later.
+#[test]
+fn a_translator_of_the_gateways_network_leads_to_no_forbidden_address() {
+    let Some(place) = Place::without_gateway("") else {
+        return;
+    };
+    let net = &place.world.net;
+    let behind = ["127.0.0.2", OUTSIDE[0]].map(|it| format!("2001:db8:18:64::{it}"));
+    net.link().bring_up("lo", 65_536, &behind).unwrap();
+    for address in &behind {
+        echo(net, (address.as_str(), ECHO));
+        echo_datagrams(net, (address.as_str(), ECHO));
+    }
+    let [forbidden, public] = behind.each_ref().map(String::as_str);
+    let names = NameServer::start(net, "192.168.1.1", "");
+    for engine in ENGINES {
+        place.up(&["--nat=user", engine]);
+        names.change("");
+        echoes(connect(place.peers()[0], (forbidden, ECHO)).unwrap());
+        names.change("2001:db8:18:64::192.0.0.170 ipv4only.arpa\n");
+        place.world.shell("ip addr add 192.168.1.9/24 dev eth0");
+        only_public_addresses_are_behind_it(&place, [forbidden, public]);
+        place.world.shell("ip addr del 192.168.1.9/24 dev eth0");
+        place.down();
+    }
+}
+
+fn only_public_addresses_are_behind_it(place: &Place, [forbidden, public]: [&str; 2]) {
+    let [peer, other] = place.peers();
+    let is_refused = || connect(peer, (forbidden, ECHO)).is_err().then_some(());
+    assert!(eventually(DEADLINE, is_refused).is_some());
+    let refused = connect(other, (forbidden, ECHO)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let refused = ask(peer, forbidden, ECHO).unwrap_err();
+    assert!(refused.kind() != ErrorKind::WouldBlock, "{refused}");
+    assert!(!pings(peer, &[forbidden]));
+    echoes(connect(peer, (public, ECHO)).unwrap());
+    answers(peer, public, 1_000);
+    assert!(pings(peer, &[public]));
+    let shown = status(&place.world);
+    for protocol in ["tcp", "udp", "icmp"] {
+        let forbidden = &shown["nat"][protocol]["refused"]["forbidden"];
+        assert!(forbidden.as_u64() >= Some(1), "{protocol}: {shown}");
+    }
+}
+
 #[test]
 fn peers_look_names_up_by_the_resolver_of_the_gateways_host() {
     let Some(place) = Place::without_gateway("") else {
