@@ -1,3 +1,4 @@
+mod closed_window;
 mod hostile;
 mod inlet;
 mod lossy;

@@ -261,7 +261,13 @@ async fn segment_too_long(a: &Stack, wire: &Wire) -> (Stream, Vec<u8>) {
 }
 
 /// A segment to port 80 from an end that scales its windows.
-fn scaled(flags: u8, window: u16, sequence: u32, acknowledged: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn scaled(
+    flags: u8,
+    window: u16,
+    sequence: u32,
+    acknowledged: u32,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut bytes = vec![0; 24];
     bytes[2..4].copy_from_slice(&80_u16.to_be_bytes());
     bytes[0..2].copy_from_slice(&5_000_u16.to_be_bytes());
@@ -298,7 +304,7 @@ async fn a_window_that_opens_after_both_ends_have_closed_is_used() {
 }
 
 /// A connection from port 5,000 of the wire to port 80, whose next segment from the wire has the number 1.
-async fn opened(a: &Stack, wire: &Wire) -> (Stream, u32) {
+pub(super) async fn opened(a: &Stack, wire: &Wire) -> (Stream, u32) {
     let listener = a.listen(at(A, 80)).await.unwrap();
     wire.send(&scaled(SYN, 0, 0, 0, &[]));
     let first = parsed(&wire.receive()).1.sequence.wrapping_add(1);
