@@ -34,7 +34,11 @@ impl Stand {
         if let Some(load) = load {
             self.ends().finish_tcp(load)?;
         }
-        let (tcp, udp) = (tcp?, udp.transpose()?);
+        // Some programs forward no UDP, which must not cost them what they answer over TCP.
+        let (tcp, udp, failure) = match (tcp?, udp.transpose()) {
+            (tcp, Ok(udp)) => (tcp, udp, None),
+            (tcp, Err(error)) => (tcp, None, Some(format!("over UDP: {error:#}"))),
+        };
         let udp_us = |of: fn(&RoundTripReport) -> Option<f64>| udp.as_ref().and_then(of);
         let figures = [
             (Rate, Some(rate(&tcp))),
@@ -47,7 +51,10 @@ impl Stand {
         ];
         let figures = figures.into_iter();
         let figures = figures.filter_map(|(figure, us)| Some((figure, us?)));
-        Ok(Found::of(figures))
+        Ok(Found {
+            failure,
+            ..Found::of(figures)
+        })
     }
 
     fn exchange(&mut self, exchange: Exchange) -> anyhow::Result<RoundTripReport> {
