@@ -82,6 +82,10 @@ fn is_name(host: &str) -> bool {
 /// Connects to a target.
 pub async fn dial(network: &dyn Network, target: &Target) -> Result<Stream, Refusal> {
     let addresses = permitted(network, resolve(network, target).await?).await?;
+    if let [only] = addresses[..] {
+        // Its own limit is the shorter one, and each timer costs a wake-up.
+        return attempt(network, only).await;
+    }
     let attempts = first_of(network, addresses);
     timeout(LIMIT, attempts)
         .await
@@ -124,12 +128,7 @@ async fn first_of(
     mut addresses: Vec<SocketAddr>,
 ) -> Result<Stream, Refusal> {
     addresses.truncate(MOST_ADDRESSES);
-    let attempt = |address| async move {
-        match timeout(ADDRESS_LIMIT, network.connect(address)).await {
-            Ok(outcome) => outcome.map_err(|error| reason(&error)),
-            Err(_) => Err(Refusal::TimedOut),
-        }
-    };
+    let attempt = |address| attempt(network, address);
     let mut refusal = Refusal::UnknownName;
     let mut addresses = addresses.into_iter();
     let mut attempts = FuturesUnordered::new();
@@ -156,6 +155,13 @@ async fn first_of(
                 Some(None) | None => break,
             }
         }
+    }
+}
+
+async fn attempt(network: &dyn Network, address: SocketAddr) -> Result<Stream, Refusal> {
+    match timeout(ADDRESS_LIMIT, network.connect(address)).await {
+        Ok(outcome) => outcome.map_err(|error| reason(&error)),
+        Err(_) => Err(Refusal::TimedOut),
     }
 }
 

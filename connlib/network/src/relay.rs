@@ -2,7 +2,7 @@
 //!
 //! 1. A direction waits until its source has bytes. It holds no memory meanwhile.
 //! 2. It takes a buffer, or a pipe between kernel sockets, from a bounded pool, moves bytes until the source has no
-//!    more, and gives it back. If the pool is empty, or half of it is lent to the same rule or peer, a buffer serves in
+//!    more, and gives it back; a short message between kernel sockets needs neither. If the pool is empty, or half of it is lent to the same rule or peer, a buffer serves in
 //!    place of a pipe, and a small buffer of its own in place of a buffer. A pipe that its destination does not empty
 //!    within 100 ms goes back, too: the rest waits in memory.
 //! 3. The end of a direction is passed on as such (FIN), and the other direction goes on.
@@ -149,10 +149,7 @@ impl Relay {
     }
 
     async fn sockets(&self, first: TcpStream, second: TcpStream, lender: Lender<'_>) -> Ended {
-        let (first, second) = match (Socket::new(first), Socket::new(second)) {
-            (Ok(first), Ok(second)) => (first, second),
-            (Err(error), _) | (_, Err(error)) => return Ended::Failed(error),
-        };
+        let (first, second) = (Socket(first), Socket(second));
         let moved = lender.moved;
         let outbound = splice::direction(&first, &second, lender, &moved.outbound);
         let inbound = splice::direction(&second, &first, lender, &moved.inbound);

@@ -101,6 +101,12 @@ impl<T> Pool<T> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Number of items that wait for the next taker.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.kept().len()
+    }
+
     #[cfg(test)]
     pub(super) fn lent(&self) -> usize {
         self.lent.taken()

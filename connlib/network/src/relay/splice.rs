@@ -1,5 +1,7 @@
-//! One direction between two sockets of the kernel, by splice(2) through a pipe: the bytes stay in the kernel, unless
-//! the destination takes none for so long that the pipe is needed elsewhere.
+//! One direction between two sockets of the kernel.
+//!
+//! Short messages are copied: splice(2) takes more calls for each, and a pipe. A stream goes by splice(2) through a
+//! pipe: the bytes stay in the kernel, unless the destination takes none for so long that the pipe is needed elsewhere.
 
 use std::{
     future::poll_fn,
@@ -26,6 +28,8 @@ use super::{
     socket::Socket,
 };
 
+/// Longest message that is copied: most requests.
+const SHORT: usize = 2 << 10;
 /// Bytes that are read where urgent data begins: splice(2) takes those behind them again.
 const BEHIND_MARK: usize = 256;
 /// How long a pipe may hold the same bytes.
@@ -38,14 +42,28 @@ pub(super) async fn direction(
     lender: Lender<'_>,
     moved: &AtomicU64,
 ) -> Result<(), Failure> {
+    let mut is_stream = false;
     loop {
         poll_fn(|context| source.poll_read_ready(context))
             .await
             .map_err(Failure::Read)?;
+        let passed = match is_stream {
+            true => Passed::Stream,
+            false => short(source, destination, moved)?,
+        };
         // Boxed, because an idle connection's task would otherwise be as large as a busy one's.
-        let progress = match lender.pipe() {
-            Some(pipe) => Box::pin(through(pipe, source, destination, lender, moved)).await?,
-            None => Box::pin(by_hand(source, destination, lender, moved)).await?,
+        let progress = match passed {
+            Passed::All(progress) => progress,
+            Passed::Part(left) => {
+                Box::pin(write_all(destination, &left, moved)).await?;
+                Progress::More
+            }
+            Passed::Stream => {
+                let before = moved.load(Ordering::Relaxed);
+                let progress = Box::pin(stream(source, destination, lender, moved)).await?;
+                is_stream = moved.load(Ordering::Relaxed) - before > SHORT as u64;
+                progress
+            }
         };
         match progress {
             Progress::Drained => {}
@@ -67,7 +85,54 @@ enum Progress {
     End,
 }
 
-/// Moves bytes while the source has some, for a bounded number of rounds. A failure drops the pipe with what is in it.
+/// What a turn has copied.
+enum Passed {
+    /// All that the source had.
+    All(Progress),
+    /// All but these bytes, for which the destination has no room.
+    Part(Vec<u8>),
+    /// The longest message, so that more may follow.
+    Stream,
+}
+
+/// Copies short messages while the source has some, for a bounded number of rounds.
+fn short(source: &Socket, destination: &Socket, moved: &AtomicU64) -> Result<Passed, Failure> {
+    let mut bytes = [0; SHORT];
+    for _ in 0..ROUNDS {
+        let read = match source.try_read(|| source.receive(&mut bytes)) {
+            Ok(0) => return Ok(Passed::All(Progress::End)),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Passed::All(Progress::Drained));
+            }
+            Err(error) => return Err(Failure::Read(error)),
+        };
+        let message = &bytes[..read];
+        let written = write(destination, moved, || destination.send(message))?.unwrap_or(0);
+        if written < read {
+            return Ok(Passed::Part(message[written..].to_vec()));
+        }
+        if read == SHORT {
+            return Ok(Passed::Stream);
+        }
+    }
+    Ok(Passed::All(Progress::More))
+}
+
+async fn stream(
+    source: &Socket,
+    destination: &Socket,
+    lender: Lender<'_>,
+    moved: &AtomicU64,
+) -> Result<Progress, Failure> {
+    match lender.pipe() {
+        Some(pipe) => through(pipe, source, destination, lender, moved).await,
+        None => by_hand(source, destination, lender, moved).await,
+    }
+}
+
+/// Moves bytes while the source has some, for a bounded number of rounds. A destination that fails drops the pipe with
+/// what is in it.
 async fn through(
     pipe: Lease<'_, Pipe>,
     source: &Socket,
@@ -99,7 +164,10 @@ async fn through(
                 progress = Progress::Drained;
                 break;
             }
-            Err(error) => return Err(Failure::Read(error)),
+            Err(error) => {
+                pipe.give_back();
+                return Err(Failure::Read(error));
+            }
         }
     }
     pipe.give_back();
@@ -116,15 +184,13 @@ enum Filled {
 /// Takes bytes from the source.
 ///
 /// splice(2) stops in front of urgent data: it says that there is nothing, or that the source has ended, which
-/// recv(2) alone knows. Where there is nothing, that is asked only if the socket has announced urgent data.
+/// recv(2) alone knows.
 fn fill(source: &Socket, pipe: &Pipe, size: usize) -> io::Result<Filled> {
     let mut bytes = [0; BEHIND_MARK];
     let received = match splice_once(source, &pipe.writer, size) {
         Ok(0) => source.receive(&mut bytes),
         Ok(filled) => return Ok(Filled::Pipe(filled)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            source.receive_urgent(&mut bytes)
-        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => source.receive(&mut bytes),
         Err(error) => return Err(error),
     };
     match received? {

@@ -317,6 +317,50 @@ async fn idle_connections_hold_neither_buffers_nor_pipes() {
     }
 }
 
+#[tokio::test]
+async fn short_messages_need_no_pipe_and_a_stream_one_at_a_time() {
+    let relay = Arc::new(Relay::new(DEFAULT_BUFFER, Method::Splice));
+    let mut scene = Scene::with(Arc::clone(&relay)).await;
+    for (length, made) in [(1, 0), (500, 0), (2_000, 0), (20_000, 1), (3, 1)] {
+        let message = vec![7; length];
+        let mut received = vec![0; length];
+        for _ in 0..3 {
+            scene.client.write_all(&message).await.unwrap();
+            within(scene.server.read_exact(&mut received))
+                .await
+                .unwrap();
+            scene.server.write_all(&message).await.unwrap();
+            within(scene.client.read_exact(&mut received))
+                .await
+                .unwrap();
+        }
+        tokio::task::yield_now().await;
+        let pipes = &relay.pools.pipes;
+        assert_eq!((pipes.lent(), pipes.waiting()), (0, made), "{length}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_by_a_reset_leaves_its_pipe_to_others() {
+    let relay = Arc::new(Relay::new(DEFAULT_BUFFER, Method::Splice));
+    for _ in 0..3 {
+        let mut scene = Scene::with(Arc::clone(&relay)).await;
+        let sent = vec![7; 100_000];
+        let mut received = vec![0; sent.len()];
+        let (written, read) = tokio::join!(
+            within(scene.client.write_all(&sent)),
+            within(scene.server.read_exact(&mut received)),
+        );
+        written.unwrap();
+        read.unwrap();
+        scene.client.set_zero_linger().unwrap();
+        drop(scene.client);
+        let ended = within(scene.relay).await.unwrap();
+        assert!(matches!(ended, Ended::Failed(_)));
+        assert_eq!(relay.pools.pipes.waiting(), 1);
+    }
+}
+
 /// With and without splice(2), each with full and with empty pools, and with the smallest buffer.
 fn all_kinds() -> Vec<Relay> {
     let kinds = [Method::Copy, Method::Splice].map(|method| {

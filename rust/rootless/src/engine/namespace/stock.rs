@@ -8,7 +8,7 @@ use std::{
 use convoy_network::{Family, SocketKind};
 
 /// Sockets of each kind and family that are ready, once one has been needed; more are made when half of them are left.
-pub(super) const READY: usize = 16;
+pub(super) const READY: usize = 32;
 
 /// Unused sockets by kind and family.
 #[derive(Debug, Default)]
