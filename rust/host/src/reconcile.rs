@@ -25,8 +25,11 @@ impl Host {
         let is_stale = |entry: &Entry| !slots.contains(&entry.change.what.slot());
         self.undo_all(|entry| is_stale(entry) && !entry.change.what.guards())
             .await?;
-        let slot = |entry: &Entry| (entry.change.what.slot(), entry.id);
-        let known: HashMap<What, u64> = self.made.iter().map(slot).collect();
+        let mut known = HashMap::new();
+        let mut superseded = Vec::new();
+        for entry in &self.made {
+            superseded.extend(known.insert(entry.change.what.slot(), entry.id));
+        }
         let mut restored = Vec::new();
         for what in plan {
             let known = known.get(&what.slot()).and_then(|id| self.position(*id));
@@ -45,6 +48,8 @@ impl Host {
         }
         self.disordered.clear();
         self.undo_all(is_stale).await?;
+        // Work between a state and its successor was cancelled, failed or killed; now the successor is in place.
+        superseded.into_iter().for_each(|id| self.strike(id));
         Ok(restored)
     }
 
@@ -87,13 +92,17 @@ impl Host {
                 outcome = outcome.and(Err(error));
                 continue;
             }
-            if let Err(error) = self.forget(entry.id) {
-                // As when `/run` is full. What is undone twice is undone once.
-                tracing::warn!(interface = self.interface, %error, "A record stays behind");
-                self.made.retain(|made| made.id != entry.id);
-            }
+            self.strike(entry.id);
         }
         outcome
+    }
+
+    /// Forgets a change, even if its record stays, as when `/run` is full: what is undone twice is undone once.
+    fn strike(&mut self, id: u64) {
+        if let Err(error) = self.forget(id) {
+            tracing::warn!(interface = self.interface, %error, "A record stays behind");
+            self.made.retain(|made| made.id != id);
+        }
     }
 
     /// Strikes a change from the journal.

@@ -99,9 +99,14 @@ impl Scene {
 
     /// Opens wg0. A child that another test forks holds the lock until it executes its program.
     pub(crate) async fn open(&self) -> Host {
+        self.open_with(self.options()).await
+    }
+
+    /// As [`Scene::open`], with other options.
+    pub(crate) async fn open_with(&self, options: Options) -> Host {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match Host::open("wg0", self.options()).await {
+            match Host::open("wg0", options.clone()).await {
                 Err(HostError::Busy { .. }) if Instant::now() < deadline => yield_now().await,
                 opened => return opened.unwrap(),
             }
