@@ -15,8 +15,8 @@
 //!   an answer lead to the next address.
 //! - **It goes back to the first** when the network changes, and at a handshake after two minutes. If the first
 //!   does not answer its first initiation then, the pause until the next trial doubles, up to an hour.
-//! - **Names are looked up again** when the network changes and while handshakes are unanswered, with pauses from
-//!   one second to five minutes. Otherwise never: a peer that answers needs no name.
+//! - **Names are looked up again** when the network changes and while handshakes are unanswered, those of TURN servers as
+//!   well, with pauses from one second to five minutes. Otherwise never: a peer that answers needs no name.
 
 mod choice;
 mod lookups;
@@ -33,7 +33,7 @@ use convoy_config::{Config, Endpoint, Host};
 use convoy_proto::config::PublicKey;
 use nix::net::if_::if_nametoindex;
 
-use crate::servers::servers_of;
+use crate::servers::{servers_of, turn_servers_of};
 use choice::{Choice, Step};
 use lookups::Lookups;
 
@@ -45,6 +45,8 @@ pub(crate) struct Endpoints {
     lookups: Lookups,
     /// Servers that the tunnel asks.
     servers: Vec<Endpoint>,
+    /// Names of those that relay to peers which do not answer.
+    relay_names: Vec<String>,
     /// Whether a server's name has been found since [`Self::take_servers_change`].
     servers_changed: bool,
     /// Peers whose address the tunnel does not have yet.
@@ -69,6 +71,7 @@ impl Endpoints {
             peers: HashMap::new(),
             lookups: Lookups::default(),
             servers: Vec::new(),
+            relay_names: Vec::new(),
             servers_changed: false,
             changed: BTreeSet::new(),
             handshakes: BTreeSet::new(),
@@ -112,6 +115,8 @@ impl Endpoints {
         for name in self.servers.iter().filter_map(name_of) {
             self.lookups.add_server(name);
         }
+        let relay_names = turn_servers_of(config).filter_map(name_of);
+        self.relay_names = relay_names.map(str::to_owned).collect();
         self.lookups.forget_unused();
         for choice in self.peers.values_mut().filter(|it| it.address().is_none()) {
             choice.update(candidates(choice, &self.lookups, self.zone_index), false);
@@ -121,9 +126,12 @@ impl Endpoints {
         self.handshakes.retain(|key| peers.contains_key(key));
     }
 
-    /// The peers whose handshakes matter: those with a name or several endpoints.
+    /// The peers whose handshakes matter: those with a name or several endpoints, and all that are reached by servers
+    /// with names.
     pub(crate) fn followed(&self) -> Vec<PublicKey> {
-        let followed = self.peers.iter().filter(|(_, it)| it.may_change());
+        let may_change =
+            |key: &PublicKey, it: &Choice| it.may_change() || self.has_named_relays(key);
+        let followed = self.peers.iter().filter(|(key, it)| may_change(key, it));
         let mut keys: Vec<_> = followed.map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys
@@ -199,9 +207,17 @@ impl Endpoints {
 
     /// Call when a handshake of the peer has completed, or got no answer within five seconds.
     pub(crate) fn handle_handshake(&mut self, peer: &PublicKey, answered: bool, now: Instant) {
+        let tries_relays = self.has_named_relays(peer);
         let Some(choice) = self.peers.get_mut(peer) else {
             return;
         };
+        if tries_relays && !answered {
+            // The pauses go on growing: only a peer that answers says nothing about the servers.
+            let names = &self.relay_names;
+            names
+                .iter()
+                .for_each(|name| self.lookups.handle_failure(name, now));
+        }
         for name in choice.endpoints.iter().filter_map(name_of) {
             match answered {
                 true => self.lookups.handle_success(name),
@@ -274,6 +290,11 @@ impl Endpoints {
     /// When [`Self::poll_lookup`] has another name, unless something happens before.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.lookups.next()
+    }
+
+    /// Whether servers with names may relay to the peer.
+    fn has_named_relays(&self, peer: &PublicKey) -> bool {
+        !self.relay_names.is_empty() && !self.is_inside(peer)
     }
 
     fn do_step(&mut self, peer: PublicKey, step: Step) {

@@ -14,8 +14,12 @@ pub fn has_directs(config: &Config) -> bool {
 
 /// Returns the servers of a file that are no peers: STUN and TURN.
 pub fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
-    let turn = turns_of(config).map(|it| &it.server);
-    stun_of(config).chain(turn)
+    stun_of(config).chain(turn_servers_of(config))
+}
+
+/// Returns the TURN servers of a file.
+pub(crate) fn turn_servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
+    turns_of(config).map(|it| &it.server)
 }
 
 /// Returns the STUN servers of a file; without a direct peer, they are not asked.

@@ -1,10 +1,12 @@
-//! STUN servers, whose names are looked up like those of peers.
+//! STUN and TURN servers, whose names are looked up like those of peers.
 
-use convoy_config::Direct;
+use convoy_config::{Direct, Turn};
+use convoy_proto::config::RelayTransport;
 
 use super::*;
 
 const SERVER: &str = "stun.example.org";
+const TURN: &str = "turn.example.org";
 
 #[test]
 fn a_servers_name_is_looked_up_and_has_one_address_of_each_family() {
@@ -47,6 +49,33 @@ fn a_servers_name_is_looked_up_again_in_another_network() {
     assert_eq!(scene.lookup(), None);
     scene.endpoints.handle_network_changed(scene.now);
     assert_eq!(scene.lookup(), Some(SERVER.to_owned()));
+}
+
+#[test]
+fn a_turn_servers_name_is_looked_up_again_while_a_peer_does_not_answer() {
+    let mut scene = with_turn("turn.example.org:3478");
+    assert_eq!(scene.endpoints.followed(), [KEY]);
+    scene.lookup();
+    scene.answer_of(TURN, Ok(&["192.0.2.1"]));
+    assert_eq!(scene.servers(), ["192.0.2.1:3478"]);
+    scene.now += 60 * MINUTE;
+    scene.answered();
+    assert_eq!(scene.lookup(), None);
+    let mut looked_up = 0;
+    for _ in 0..120 {
+        scene.unanswered();
+        if let Some(name) = scene.lookup() {
+            assert_eq!(name, TURN);
+            scene.answer_of(TURN, Ok(&["192.0.2.5"]));
+            looked_up += 1;
+        }
+    }
+    assert!(scene.endpoints.take_servers_change());
+    assert_eq!(scene.servers(), ["192.0.2.5:3478"]);
+    assert!((6..=9).contains(&looked_up), "{looked_up} in ten minutes");
+    assert_eq!(scene.change(), None);
+    let by_address = with_turn("192.0.2.9:3478");
+    assert_eq!(by_address.endpoints.followed(), [] as [PublicKey; 0]);
 }
 
 #[test]
@@ -94,15 +123,38 @@ impl Scene {
     }
 
     fn answer(&mut self, answer: Result<&[&str], &str>) {
+        self.answer_of(SERVER, answer);
+    }
+
+    fn answer_of(&mut self, name: &str, answer: Result<&[&str], &str>) {
         let answer = answer.map(|found| found.iter().map(|it| it.parse().unwrap()).collect());
         let answer = answer.map_err(str::to_owned);
-        self.endpoints.handle_answer(SERVER, answer, self.now);
+        self.endpoints.handle_answer(name, answer, self.now);
     }
 }
 
 fn scene(servers: &[&str], has_direct: bool) -> Scene {
     Scene {
         endpoints: Endpoints::new(&config_of(servers, has_direct)),
+        now: Instant::now(),
+    }
+}
+
+/// A peer with one address, and a TURN server.
+fn with_turn(server: &str) -> Scene {
+    let mut config = config(vec![peer(KEY, &["203.0.113.1:1"])]);
+    let turn = Turn {
+        transport: RelayTransport::Udp,
+        server: endpoint(server),
+        user: "alice".to_owned(),
+        ca_file: None,
+        authorities: None,
+        password_file: Located::nowhere("password".into()),
+        password: None,
+    };
+    config.interface.turns = vec![Located::nowhere(turn)];
+    Scene {
+        endpoints: Endpoints::new(&config),
         now: Instant::now(),
     }
 }
