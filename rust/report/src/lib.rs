@@ -15,6 +15,8 @@
 mod counters;
 mod direct;
 mod figures;
+#[cfg(any(test, feature = "schema"))]
+pub mod golden;
 mod query;
 mod relay;
 #[cfg(any(test, feature = "schema"))]

@@ -1,8 +1,10 @@
 //! JSON Schemas of the types, and the committed files that they must equal.
 
-use std::{env, fs, path::Path};
+use std::path::Path;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+
+use crate::golden;
 
 /// Set to anything, this has [`compare`] write the files.
 const UPDATE: &str = "CONVOY_UPDATE_SCHEMAS";
@@ -21,13 +23,5 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 pub fn compare(path: &Path, schema: &Schema) {
     // INVARIANT: a schema is a JSON value.
     let generated = serde_json::to_string_pretty(schema).expect("JSON") + "\n";
-    if env::var_os(UPDATE).is_some() {
-        return fs::write(path, generated).expect("the file can be written");
-    }
-    let committed = fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        committed == generated,
-        "{} differs from the types: run this test with {UPDATE}=1, and note the change for users in CHANGELOG.md",
-        path.display()
-    );
+    golden::compare(path, &generated, UPDATE);
 }

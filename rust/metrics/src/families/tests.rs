@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::Path,
+};
 
 use convoy_report::{Peer, Traffic};
 
@@ -212,6 +215,34 @@ fn further_peers_have_no_series() {
         text.contains("convoy_peers_omitted{interface=\"wg0\"} 3\n"),
         "{text}"
     );
+}
+
+#[test]
+fn names_and_labels_are_as_committed() {
+    let mut observation = observation();
+    let report = observation.report.as_mut().unwrap();
+    report.peers[0].direct = vec![Default::default()];
+    report.relays = vec![Default::default()];
+    report.peers.resize(MAX_PEERS + 1, Peer::default());
+    let text = text_of(observation);
+    let mut names = BTreeSet::new();
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        names.insert(match line.strip_prefix("# ") {
+            Some(about) => about.to_owned(),
+            None => series(line),
+        });
+    }
+    let names: String = names.iter().map(|name| format!("{name}\n")).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/metrics.txt");
+    convoy_report::golden::compare(&path, &names, "CONVOY_UPDATE_GOLDENS");
+}
+
+/// Returns the name of a line's series and the names of its labels.
+fn series(line: &str) -> String {
+    let (name, labels) = line.split_once('{').unwrap();
+    let labels = labels.split_once('}').unwrap().0.split("\",");
+    let labels = labels.map(|label| label.split_once('=').unwrap().0);
+    format!("SERIES {name} {}", labels.collect::<Vec<_>>().join(" "))
 }
 
 fn text_of(observation: Observation) -> String {

@@ -1,5 +1,7 @@
 //! The commands that need no tunnel: check, genkey, genpsk, pubkey; and what `make install` installs.
 
+mod output;
+
 use std::{
     fs::{self, File, Permissions},
     io::Write,
