@@ -22,6 +22,7 @@ use crate::{
     file_text::{cannot_read, file_report, is_readable_by_others, text_of},
     key_file::KeyFiles,
     keys::clamped,
+    loaded::Loaded,
     located::{Files, Located, Place, Shown},
     mask::masked,
     open::{ReadFile, open_directory, read_file},
@@ -39,15 +40,6 @@ pub struct Reader {
     tables: RouteTables,
     /// Where systemd puts credentials.
     credentials: Option<PathBuf>,
-}
-
-/// A configuration and its warnings.
-#[derive(Debug)]
-pub struct Loaded {
-    /// The configuration.
-    pub config: Config,
-    /// Warnings only.
-    pub warnings: Report,
 }
 
 /// Number of times that a directory is read again if it changes meanwhile.
@@ -78,11 +70,11 @@ impl Reader {
     /// # Errors
     /// All errors in all files.
     pub fn read(&self, path: &Path) -> Result<Loaded, Report> {
-        via::complete(self, path, self.read_alone(path)?)
+        via::complete(path, self.read_alone(path)?, |other| self.read_alone(other))
     }
 
     /// Reads the same, but not the files of another tunnel.
-    pub(crate) fn read_alone(&self, path: &Path) -> Result<Loaded, Report> {
+    fn read_alone(&self, path: &Path) -> Result<Loaded, Report> {
         let name = InterfaceName::of_file(path).map_err(|error| {
             let diagnostic =
                 Diagnostic::file_error("the file is not named like an interface", path);

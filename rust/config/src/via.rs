@@ -9,8 +9,8 @@ use convoy_types::InterfaceName;
 
 use crate::{
     config::{Config, Host, Interface, Via, overhead},
+    loaded::Loaded,
     located::{Located, Place},
-    read::{Loaded, Reader},
     report::{Diagnostic, Report},
 };
 
@@ -20,7 +20,11 @@ pub const MAX_OUTER_PEERS: usize = 64;
 pub const MAX_OUTER_PREFIXES: usize = 512;
 
 /// Reads the file of the tunnel through which `loaded`, the file at `path`, goes.
-pub(crate) fn complete(reader: &Reader, path: &Path, loaded: Loaded) -> Result<Loaded, Report> {
+pub(crate) fn complete(
+    path: &Path,
+    loaded: Loaded,
+    read: impl FnOnce(&Path) -> Result<Loaded, Report>,
+) -> Result<Loaded, Report> {
     let Loaded {
         mut config,
         warnings: mut report,
@@ -46,7 +50,7 @@ pub(crate) fn complete(reader: &Reader, path: &Path, loaded: Loaded) -> Result<L
         Ok(_) => {}
     }
     let shift = report.files.0.len();
-    match reader.read_alone(&other) {
+    match read(&other) {
         Err(errors) => {
             let title = "the tunnel that `Via` names is not valid";
             report.push(Diagnostic::error(title, via.at, "see below"));

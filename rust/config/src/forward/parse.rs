@@ -1,6 +1,6 @@
 //! Parses a forwarder's file.
 
-use super::{Forwarding, Source, refuse_unguarded, values};
+use super::{model::Forwarding, source::Source, take::refuse_unguarded, values};
 use crate::{
     key::Take,
     keys::{find_of_forwarder, of_forwarder},

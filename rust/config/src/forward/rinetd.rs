@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, net::IpAddr, path::Path};
 
-use super::{Source, parse::place};
+use super::{parse::place, source::Source};
 use crate::{
     report::{Diagnostic, Report},
     text::{Text, lines},
