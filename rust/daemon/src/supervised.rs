@@ -13,6 +13,7 @@
 //! the tunnel goes on.
 
 pub mod connection;
+mod key;
 mod newcomers;
 pub mod outer;
 pub mod privileges;

@@ -8,7 +8,7 @@ use convoy_tunnel::Outer;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::protocol::{Key, Secret};
+use super::key::{Key, Secret};
 
 /// The tunnel through which another goes, all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
