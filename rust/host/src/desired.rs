@@ -100,8 +100,8 @@ impl Desired {
         self.table == Table::Auto && (self.lists_default(ipv6) || self.composes_default(ipv6))
     }
 
-    /// Whether the tunnel's networks hold an endpoint or a server: what this tunnel sends outside would go into it.
-    pub fn holds_outside(&self) -> bool {
+    /// Whether the tunnel's networks hold an endpoint or a server, so that packets to it would enter the tunnel.
+    pub(crate) fn holds_outside(&self) -> bool {
         self.table == Table::Auto && !self.holders(&self.own_networks()).is_empty()
     }
 

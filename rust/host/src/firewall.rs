@@ -12,11 +12,11 @@
 
 mod listing;
 mod rules;
+mod ruleset;
 
 use std::{fs::File, sync::Arc, time::Duration};
 
 use convoy_netlink::nftables::Owner;
-use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::{error::HostError, programs::Programs};
@@ -24,34 +24,7 @@ use crate::{error::HostError, programs::Programs};
 pub(crate) use listing::Listing;
 use listing::{commands, lasting, parts};
 pub(crate) use rules::{Allowed, Opening, kill_switch, ruleset};
-
-/// The tables of one interface.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Ruleset {
-    /// The name of both tables.
-    pub(crate) table: String,
-    /// The rules of `inet`.
-    pub(crate) inet: String,
-    /// The rules of `netdev`, which some kernels lack.
-    pub(crate) egress: Option<String>,
-    /// Whether this is a kill switch, which the user counts on.
-    pub(crate) is_kill_switch: bool,
-    /// Whether it outlives the interface.
-    pub(crate) is_persistent: bool,
-}
-
-impl Ruleset {
-    /// The tables without their rules.
-    pub(crate) fn slot(self) -> Self {
-        Self {
-            table: self.table,
-            inet: String::new(),
-            egress: None,
-            is_kill_switch: false,
-            is_persistent: false,
-        }
-    }
-}
+pub(crate) use ruleset::Ruleset;
 
 /// The program.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Ruleset;
+use super::ruleset::Ruleset;
 
 /// The tables as nft(8) lists them, to tell whether somebody has changed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
