@@ -31,15 +31,12 @@ use convoy_tun::Device;
 use convoy_types::Prefix;
 use convoy_types::Switch;
 use listening::Listening;
+pub(super) use rules::NAME;
+use rules::{ADMITTED, FIRST};
 
-/// The interface's name.
-pub(super) const NAME: &str = "convoy-inlet";
 /// No packet is cut on its way to the owner.
 const MTU: u32 = 65_535;
 
-/// The marks of what begins a flow, and of a SYN that the owner admits.
-const FIRST: u32 = 1;
-const ADMITTED: u32 = 2;
 /// The tables of the routes to the inlet, and to sockets of this namespace.
 const TO_INLET: u32 = 1_001;
 const TO_SOCKETS: u32 = 1_002;

@@ -8,8 +8,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{ADMITTED, FIRST, NAME, listening::Listening};
+use super::listening::Listening;
 use crate::protocol::Refusal;
+
+/// The interface's name.
+pub(crate) const NAME: &str = "convoy-inlet";
+/// The marks of what begins a flow, and of a SYN that the owner admits.
+pub(super) const FIRST: u32 = 1;
+pub(super) const ADMITTED: u32 = 2;
 
 const PROGRAM: &str = "nft";
 /// Where it may lie: the holder has no `PATH`.
