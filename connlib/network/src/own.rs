@@ -1,9 +1,9 @@
 //! The addresses of this host, as they change.
 
 mod kernel;
+mod known;
 
 use std::{
-    collections::HashSet,
     io,
     net::IpAddr,
     sync::{Arc, PoisonError, RwLock},
@@ -15,6 +15,7 @@ use tracing::warn;
 
 use convoy_types::Prefix;
 use kernel::{Changes, Tables};
+use known::Known;
 
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
@@ -26,14 +27,6 @@ pub struct Own {
     known: Arc<RwLock<Known>>,
     /// Follows changes until the last clone is dropped.
     _following: Arc<JoinSet<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    addresses: HashSet<IpAddr>,
-    networks: Vec<Prefix>,
-    /// Number of changes.
-    version: u64,
 }
 
 impl Own {

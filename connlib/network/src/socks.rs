@@ -2,17 +2,18 @@
 
 mod association;
 mod datagram;
+mod networks;
+mod refusal;
 mod targets;
 
 use std::{
-    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
 use fast_socks5::{
-    ReplyError, Socks5Command,
-    server::{Socks5ServerProtocol, SocksServerError, states::CommandRead},
+    Socks5Command,
+    server::{Socks5ServerProtocol, SocksServerError},
     util::target_addr::TargetAddr,
 };
 use tokio::time::timeout;
@@ -24,18 +25,11 @@ use crate::{
     login::Login,
     network::{Network, Stream},
 };
+pub(crate) use networks::Networks;
+use refusal::{Request, reason, refuse};
 
 /// Time limit for a client to complete its request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-
-type Request<'a> = Socks5ServerProtocol<&'a mut Stream, CommandRead>;
-
-/// Where clients and targets are.
-#[derive(Clone, Copy)]
-pub(crate) struct Networks<'a> {
-    pub(crate) near: &'a dyn Network,
-    pub(crate) far: &'a dyn Network,
-}
 
 /// Serves a client: connects it, or passes its datagrams on until it leaves, and then returns `None`.
 pub(crate) async fn serve(
@@ -117,43 +111,3 @@ async fn connect(
 
 /// The address to report for a connection that has none.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-
-/// Answers that a request was refused; returns the reason.
-async fn refuse(request: Request<'_>, refusal: Refusal) -> Refusal {
-    let reply = match refusal {
-        Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied | Refusal::WrongPassword => {
-            ReplyError::ConnectionNotAllowed
-        }
-        Refusal::TargetRefused => ReplyError::ConnectionRefused,
-        Refusal::UnknownName | Refusal::Unreachable | Refusal::NoSource => {
-            ReplyError::HostUnreachable
-        }
-        Refusal::TimedOut => ReplyError::ConnectionTimeout,
-        Refusal::Unsupported => ReplyError::CommandNotSupported,
-        Refusal::TooMany
-        | Refusal::TooManyOfPeer
-        | Refusal::Silent
-        | Refusal::Malformed
-        | Refusal::NoDescriptors
-        | Refusal::TooMuchWaiting
-        | Refusal::Replaced => ReplyError::GeneralFailure,
-    };
-    // Whether the client still listens does not matter.
-    let _ = request.reply_error(&reply).await;
-    refusal
-}
-
-/// Why the conversation with a client ended early.
-fn reason(error: &SocksServerError) -> Refusal {
-    match error {
-        SocksServerError::AuthenticationRejected
-        | SocksServerError::AuthMethodUnacceptable(_)
-        | SocksServerError::EmptyUsername
-        | SocksServerError::EmptyPassword => Refusal::WrongPassword,
-        SocksServerError::UnknownCommand(_) => Refusal::Unsupported,
-        SocksServerError::Io { source, .. } if source.kind() == ErrorKind::TimedOut => {
-            Refusal::Silent
-        }
-        _ => Refusal::Malformed,
-    }
-}

@@ -1,11 +1,10 @@
 //! Forwards datagrams. Each client has a flow: a socket of its own towards the target.
 
 mod flow;
+mod near;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    io,
-    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -16,25 +15,11 @@ use super::context::Context;
 use crate::{
     counters::Refusal,
     dial::Target,
-    network::{Datagrams, Sent, Train, with_batch},
+    network::{Datagrams, Train, with_batch},
     occupants::Holder,
 };
 use flow::Flow;
-
-/// The clients' side of a rule.
-struct Near {
-    context: Arc<Context>,
-    socket: Datagrams,
-    target: Target,
-}
-
-/// The ends of a flow on the clients' side. An answer from another address than was asked would be none.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Client {
-    address: SocketAddr,
-    /// The address of this host that it sends to, if there are several.
-    asked: Option<IpAddr>,
-}
+use near::{Client, Near};
 
 /// Forwards datagrams until it is dropped.
 pub(super) async fn serve(context: Arc<Context>, socket: Datagrams, target: Target) {
@@ -130,23 +115,5 @@ impl Flows {
         {
             entry.remove();
         }
-    }
-}
-
-impl Near {
-    /// Passes answers on to a client; fails if there are none for now.
-    fn answer(&self, from: &Datagrams, client: Client) -> io::Result<()> {
-        with_batch(|batch| {
-            from.try_receive(batch)?;
-            for train in batch.trains() {
-                let sent =
-                    self.socket
-                        .try_send_train_from(&train, Some(client.address), client.asked);
-                let Sent { bytes, lost, .. } = sent;
-                self.context.counters.moved.count_inbound(bytes);
-                self.context.counters.drop_datagrams(lost);
-            }
-            Ok(())
-        })
     }
 }

@@ -3,16 +3,9 @@
 use std::{cell::RefCell, io, net::SocketAddr};
 
 use super::{
-    kernel::messages::Headers,
+    kernel::messages::{DISTANCE, Headers, MESSAGES},
     train::{Message, Received, Train, join},
 };
-
-/// Most messages that are received together.
-pub(super) const MESSAGES: usize = 64;
-/// Bytes of the longest message, whether it is one datagram or several that the kernel has joined.
-pub(super) const LONGEST_MESSAGE: usize = 65_535;
-/// Bytes between the beginnings of messages. At a power of two, all beginnings would share a few lines of the cache.
-pub(super) const DISTANCE: usize = LONGEST_MESSAGE + 1 + 576;
 
 /// Messages that one call has received.
 #[derive(Debug)]

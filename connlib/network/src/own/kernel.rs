@@ -4,7 +4,7 @@ use std::{future::ready, io, net::IpAddr};
 
 use convoy_netlink::{Address, LOCAL_TABLE, Netlink, Notice, Notices, Route, RouteType, Topic};
 
-use super::Known;
+use super::known::Known;
 use convoy_types::Prefix;
 
 /// A subscription to changes of addresses, and of routes, as some of these make addresses local.

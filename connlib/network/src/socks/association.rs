@@ -16,7 +16,9 @@ use tokio::{
 };
 
 use super::{
-    Networks, Request, datagram, refuse,
+    datagram,
+    networks::Networks,
+    refusal::{self, Request, refuse},
     targets::{Named, Names, Route, Targets},
 };
 use crate::{
@@ -43,7 +45,7 @@ pub(super) async fn serve(
         Err(error) => return Err(refuse(request, reason(&error)).await),
     };
     let connection = request.reply_success(address).await;
-    let connection = connection.map_err(|error| super::reason(&error))?;
+    let connection = connection.map_err(|error| refusal::reason(&error))?;
     let _open = counters.open();
     let mut byte = [0];
     tokio::select! {

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{Client, Near};
+use super::near::{Client, Near};
 use crate::{
     counters::Refusal,
     dial::{reason, resolve},

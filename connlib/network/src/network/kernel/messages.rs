@@ -20,11 +20,14 @@ use nix::{
     },
 };
 
-use crate::network::{
-    batch::{DISTANCE, LONGEST_MESSAGE, MESSAGES},
-    train::{MAX_SEGMENTS, Message, Train},
-};
+use crate::network::train::{MAX_SEGMENTS, Message, Train};
 
+/// Most messages that are received together.
+pub(crate) const MESSAGES: usize = 64;
+/// Bytes of the longest message, whether it is one datagram or several that the kernel has joined.
+const LONGEST_MESSAGE: usize = 65_535;
+/// Bytes between the beginnings of messages. At a power of two, all beginnings would share a few lines of the cache.
+pub(crate) const DISTANCE: usize = LONGEST_MESSAGE + 1 + 576;
 /// Bytes that may wait at a socket, with the kernel's overhead; it grants less if `net.core.rmem_max` is less.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
