@@ -1,39 +1,31 @@
 //! Answers the peers' DNS queries by the host's resolver (RFC 1035, RFC 7766).
 
 mod exchange;
+mod lookups;
 mod message;
 mod tcp;
 mod upstream;
 
 use std::{
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
-    time::Duration,
 };
 
-use hickory_resolver::{
-    net::{DnsError, NetError},
-    proto::op::ResponseCode,
-};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 use tracing::debug;
 
-use convoy_network::shares::{Share, Shares};
+use convoy_network::shares::Shares;
 use convoy_network::{
     Datagrams, Listener,
     counters::{Counters, Refusal, Totals},
 };
-use message::{Question, Rejected};
-use upstream::{Resolvers, Source};
+use lookups::{Inner, LONGEST_QUERY};
+use upstream::Source;
 
 pub use message::Over;
 pub use upstream::Upstream;
 
-/// Time limit for a look-up.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest query that is understood. Those of today's programs are below 300 bytes.
-const LONGEST_QUERY: usize = 4096;
 /// Datagrams received before other tasks have their turn.
 const BATCH: usize = 64;
 
@@ -44,22 +36,6 @@ const BATCH: usize = 64;
 /// by 1,024 answers.
 #[derive(Clone, Debug)]
 pub struct Dns(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    source: Source,
-    queries: Shares,
-    connections: Shares,
-    counters: Counters,
-}
-
-/// A query that is being looked up.
-struct Admitted {
-    question: Question,
-    resolvers: Arc<Resolvers>,
-    inner: Arc<Inner>,
-    _share: Share,
-}
 
 impl Dns {
     /// A name server whose look-ups take from `queries`, and its TCP connections from `connections`.
@@ -151,88 +127,6 @@ impl Dns {
                 Err(None) => {}
             }
         }
-    }
-}
-
-impl Inner {
-    /// Begins a look-up; fails with the answer that refuses it, if there is to be one.
-    fn admit(
-        self: &Arc<Self>,
-        query: &[u8],
-        peer: u32,
-        over: Over,
-    ) -> Result<Admitted, Option<Vec<u8>>> {
-        self.counters.moved.count_outbound(query.len());
-        let question = match Question::read(query, over) {
-            Ok(question) => question,
-            Err(Rejected { reason, answer }) => {
-                self.counters.refuse(reason);
-                return Err(answer);
-            }
-        };
-        match self.queries.take(peer) {
-            Ok(share) => Ok(Admitted {
-                question,
-                resolvers: self.source.resolvers(),
-                inner: Arc::clone(self),
-                _share: share,
-            }),
-            Err(refusal) => {
-                self.counters.refuse(refusal);
-                Err(Some(question.answer_without_records(ResponseCode::Refused)))
-            }
-        }
-    }
-
-    fn send(&self, socket: &Datagrams, answer: &[u8], client: SocketAddr) {
-        match socket.try_send_to(answer, client) {
-            Ok(sent) => self.counters.moved.count_inbound(sent),
-            Err(_) => self.counters.drop_datagrams(1),
-        }
-    }
-}
-
-impl Admitted {
-    async fn answer(self) -> Vec<u8> {
-        let _open = self.inner.counters.open();
-        let Self {
-            question,
-            resolvers,
-            ..
-        } = &self;
-        if question.passes() && !resolvers.know(&question.query) {
-            return match self.in_time(resolvers.pass(question)).await {
-                Ok(response) => question.pass(&response),
-                Err(error) => question.answer(Err(&error)),
-            };
-        }
-        let found = self.in_time(resolvers.lookup(&question.query)).await;
-        question.answer(found.as_ref())
-    }
-
-    /// Waits for what is found, and counts the reason if nothing is.
-    async fn in_time<T>(
-        &self,
-        finding: impl Future<Output = Result<T, NetError>>,
-    ) -> Result<T, NetError> {
-        // Boxed, as it is most of the task.
-        let found = timeout(PATIENCE, Box::pin(finding)).await;
-        let found = found.unwrap_or(Err(NetError::Timeout));
-        if let Some(refusal) = found.as_ref().err().and_then(reason) {
-            self.inner.counters.refuse(refusal);
-        }
-        found
-    }
-}
-
-/// Why a look-up failed; `None` if it found that there is nothing.
-fn reason(error: &NetError) -> Option<Refusal> {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(_)) => None,
-        NetError::Dns(DnsError::ResponseCode(_)) => Some(Refusal::TargetRefused),
-        NetError::Timeout => Some(Refusal::TimedOut),
-        NetError::Io(error) => Some(convoy_network::dial::reason(error)),
-        _ => Some(Refusal::Unreachable),
     }
 }
 

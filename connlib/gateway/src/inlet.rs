@@ -1,18 +1,14 @@
 //! The way from an engine into a gateway.
 
+mod inside;
 mod namespace;
 mod stack;
 
-use std::{
-    fmt, io,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{io, sync::Arc};
 
-use super::ends::Ends;
-use convoy_network::{Answer, Datagrams, Listener, OpenSockets, set_options};
-use convoy_packet::{counters::Counters, vnet::VnetHeader};
+use convoy_network::{Listener, OpenSockets, set_options};
 use convoy_smoltcp::Stack;
+pub(super) use inside::Inside;
 use namespace::Tun;
 
 /// Beginnings of peers' flows to addresses outside, and the way back.
@@ -21,36 +17,6 @@ pub struct Inlet {
     pub(super) inside: Box<dyn Inside>,
     /// They accept the connections that were admitted, each at its target's address.
     pub(super) listeners: Vec<Listener>,
-}
-
-/// The network inside, as a gateway sees it.
-pub(super) trait Inside: fmt::Debug + Send + Sync {
-    /// Returns what was sent, and discarded.
-    fn counters(&self) -> &Counters;
-
-    /// Waits until there may be packets. Wakes the task that has called it last.
-    ///
-    /// # Errors
-    /// If nothing follows.
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
-
-    /// The next packet that begins a flow to an address outside.
-    ///
-    /// # Errors
-    /// `WouldBlock` if there is none.
-    fn read(&self, buffer: &mut [u8]) -> io::Result<(VnetHeader, usize)>;
-
-    /// Whether packets have passed a router when they come out.
-    fn is_behind_router(&self) -> bool;
-
-    /// Sends a packet to a peer, in fragments if it is longer than the MTU, or counts that it could not be.
-    fn write(&self, packet: &mut [u8]);
-
-    /// Accepts the connection that a SYN begins, or counts that it could not be.
-    fn admit(&self, syn: &[u8]);
-
-    /// Exchanges datagrams with a peer, in the place of the flow's target.
-    fn datagrams(&self, ends: Ends) -> Answer<'_, Datagrams>;
 }
 
 impl Inlet {

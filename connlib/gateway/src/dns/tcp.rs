@@ -13,7 +13,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{Inner, LONGEST_QUERY, message::Over};
+use super::{
+    lookups::{Inner, LONGEST_QUERY},
+    message::Over,
+};
 use convoy_network::{Listener, Stream, counters::Refusal, dial::reason};
 
 /// Queries of one connection that are looked up at once; further ones wait unread.

@@ -1,10 +1,13 @@
+use std::{net::SocketAddr, time::Duration};
+
 use hickory_resolver::proto::{
-    op::{Message, Query},
+    op::{Message, Query, ResponseCode},
     rr::{Name, RData, Record, RecordType, rdata::A},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
+    time::timeout,
 };
 
 use super::*;

@@ -13,7 +13,7 @@ use tokio::{
     net::UdpSocket,
 };
 
-use super::Inside;
+use super::inside::Inside;
 use crate::ends::Ends;
 use convoy_network::{Answer, Datagrams, Family, OpenSockets, SocketKind, transparent};
 use convoy_packet::{

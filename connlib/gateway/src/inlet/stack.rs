@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::Inside;
+use super::inside::Inside;
 use crate::ends::Ends;
 use convoy_network::{Answer, Datagrams};
 use convoy_packet::{counters::Counters, vnet::VnetHeader};
