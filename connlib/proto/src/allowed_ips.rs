@@ -61,7 +61,10 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
 
     /// Gives prefixes to owners in addition, instead of the former ones: each has an address only while that belongs to
     /// the one below by the prefixes of [`Self::insert`].
-    pub fn set_overlay(&mut self, prefixes: impl IntoIterator<Item = (Prefix, Overlaid<T>)>) {
+    pub(crate) fn set_overlay(
+        &mut self,
+        prefixes: impl IntoIterator<Item = (Prefix, Overlaid<T>)>,
+    ) {
         let mut overlay = IpNetworkTable::new();
         for (prefix, overlaid) in prefixes {
             overlay.insert(network(prefix), overlaid);

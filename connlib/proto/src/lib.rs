@@ -34,6 +34,7 @@ mod control;
 mod deadlines;
 mod direct;
 mod followed;
+mod following;
 mod handshake;
 mod held;
 mod icmp;
