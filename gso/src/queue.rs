@@ -187,7 +187,7 @@ impl Batch {
 
     /// The first segment not sent yet; empty once all are sent.
     #[must_use]
-    pub fn first_segment(&self) -> &[u8] {
+    pub(crate) fn first_segment(&self) -> &[u8] {
         let unsent = self.unsent();
         &unsent[..self.segment_len.min(unsent.len())]
     }
@@ -213,7 +213,7 @@ impl Batch {
     /// Counts an `ENOBUFS` for the next send; returns how many there were so far.
     ///
     /// Seals the batch: a datagram appended now would get fewer retries than others.
-    pub fn count_no_buffers(&mut self) -> u32 {
+    pub(crate) fn count_no_buffers(&mut self) -> u32 {
         self.sealed = true;
         self.no_buffers += 1;
         self.no_buffers

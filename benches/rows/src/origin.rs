@@ -31,7 +31,7 @@ pub struct Origin {
 
 impl Origin {
     /// Origin of a run of this program that starts now.
-    pub fn of_this_run(versions: Vec<String>) -> Self {
+    pub(crate) fn of_this_run(versions: Vec<String>) -> Self {
         Self::of_command(env::args().collect(), versions)
     }
 

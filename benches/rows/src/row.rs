@@ -78,7 +78,7 @@ pub fn decimals(unit: &str) -> usize {
 }
 
 /// Whether more of a unit is better.
-pub fn is_more_better(unit: &str) -> bool {
+pub(crate) fn is_more_better(unit: &str) -> bool {
     let known = UNITS.iter().find(|(name, ..)| *name == unit);
     known.is_none_or(|(.., is_more_better)| *is_more_better)
 }

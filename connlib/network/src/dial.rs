@@ -193,7 +193,7 @@ pub fn reason(error: &io::Error) -> Refusal {
 }
 
 /// Whether a call failed because this process or the system has no descriptors or memory for sockets left.
-pub fn is_short_of_descriptors(error: &io::Error) -> bool {
+pub(crate) fn is_short_of_descriptors(error: &io::Error) -> bool {
     let short = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
     error
         .raw_os_error()

@@ -64,7 +64,7 @@ impl Own {
 
     /// The bits of the longest prefix of an address, which is not IPv4-mapped, that is this host's; all of them if the
     /// address itself is.
-    pub fn bits_of(&self, address: IpAddr) -> Option<u8> {
+    pub(crate) fn bits_of(&self, address: IpAddr) -> Option<u8> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.addresses.contains(&address) {
             return Some(if address.is_ipv4() { 32 } else { 128 });

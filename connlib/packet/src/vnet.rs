@@ -64,7 +64,7 @@ impl VnetHeader {
 
     /// Whether the transport checksum need not, or cannot, be verified.
     #[must_use]
-    pub fn is_checked(self) -> bool {
+    pub(crate) fn is_checked(self) -> bool {
         self.flags & (NEEDS_CSUM | DATA_VALID) != 0
     }
 

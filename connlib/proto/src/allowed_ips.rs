@@ -75,7 +75,7 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
 
     /// Whether a prefix other than a default route contains `address`.
     #[must_use]
-    pub fn has_prefix_around(&self, address: IpAddr) -> bool {
+    pub(crate) fn has_prefix_around(&self, address: IpAddr) -> bool {
         longest_match(&self.table, address).is_some_and(|(length, _)| length > 0)
     }
 

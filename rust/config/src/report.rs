@@ -59,7 +59,7 @@ impl Report {
 
     /// Whether there is an error.
     #[must_use]
-    pub fn has_errors(&self) -> bool {
+    pub(crate) fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|it| it.is_error)
     }
 

@@ -29,7 +29,8 @@ use tokio::{
 use tracing::{debug, warn};
 
 use endpoints::Endpoints;
-pub use servers::{has_directs, servers_of};
+pub use servers::has_directs;
+use servers::servers_of;
 use servers::{relays_of, streams_of, stun_of};
 
 /// The most look-ups at once.

@@ -13,7 +13,7 @@ pub fn has_directs(config: &Config) -> bool {
 }
 
 /// Returns the servers of a file that are no peers: STUN and TURN.
-pub fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
+pub(crate) fn servers_of(config: &Config) -> impl Iterator<Item = &Endpoint> {
     stun_of(config).chain(turn_servers_of(config))
 }
 

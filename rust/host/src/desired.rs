@@ -82,7 +82,7 @@ pub struct Dns {
 
 impl Dns {
     /// Whether the servers are asked for names of some domains only.
-    pub fn routes_domains_alone(&self) -> bool {
+    pub(crate) fn routes_domains_alone(&self) -> bool {
         !self.servers.is_empty() && routes_domains_alone(&self.search)
     }
 }
@@ -114,7 +114,7 @@ impl Desired {
     }
 
     /// Whether the internet of a family is in the tunnel.
-    pub fn takes_internet(&self, ipv6: bool) -> bool {
+    pub(crate) fn takes_internet(&self, ipv6: bool) -> bool {
         let mut allowed = self.allowed.iter();
         self.has_default(ipv6)
             || (self.table == Table::Auto && allowed.any(|it| ipv6 && it.network() == GLOBAL_IPV6))

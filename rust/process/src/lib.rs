@@ -21,8 +21,9 @@ pub mod socket;
 pub mod terminal;
 pub mod trust;
 
+pub(crate) use process::close_all_but;
 pub use process::{
-    PROGRAM, bound_freed_memory, close_all_but, close_inherited, forbid_core_dumps, inherited_fd,
+    PROGRAM, bound_freed_memory, close_inherited, forbid_core_dumps, inherited_fd,
     name_like_the_program, return_freed_memory, search_absolute_directories,
 };
 

@@ -68,7 +68,7 @@ pub fn close_inherited(handed_over: &[&str]) {
 }
 
 /// Closes all other descriptors. Nothing may use one of them afterwards.
-pub fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
+pub(crate) fn close_all_but(kept: impl IntoIterator<Item = RawFd>) {
     let kept: BTreeSet<_> = kept.into_iter().filter(|fd| *fd >= 0).collect();
     let mut first = 0;
     for fd in kept {

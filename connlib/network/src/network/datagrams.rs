@@ -249,7 +249,7 @@ impl Datagrams {
     }
 
     /// Does the same from an address of this host, or from the one that the kernel chooses.
-    pub fn try_send_train_from(
+    pub(crate) fn try_send_train_from(
         &self,
         train: &Train<'_>,
         to: Option<SocketAddr>,

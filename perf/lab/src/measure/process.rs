@@ -51,7 +51,7 @@ pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
 }
 
 /// CPU time of each thread that runs, by its name, since its start. Threads of one name count together.
-pub fn thread_cpu_times(pid: Pid) -> io::Result<BTreeMap<String, Duration>> {
+pub(crate) fn thread_cpu_times(pid: Pid) -> io::Result<BTreeMap<String, Duration>> {
     let tasks = Process::new(pid.as_raw()).and_then(|process| process.tasks());
     let mut times = BTreeMap::new();
     for task in tasks.map_err(error)? {

@@ -79,7 +79,7 @@ impl Connection {
     }
 
     /// Sends the first message, with descriptors.
-    pub async fn send_with<M: Message>(
+    pub(crate) async fn send_with<M: Message>(
         &mut self,
         message: &M,
         descriptors: &[BorrowedFd<'_>],
@@ -131,7 +131,7 @@ impl Connection {
     }
 
     /// As [`Connection::next`], but also returns, with `None`, once the kernel has taken what was queued.
-    pub async fn next_or_flushed<M: Message>(&mut self) -> Result<Option<M>, Lost> {
+    pub(crate) async fn next_or_flushed<M: Message>(&mut self) -> Result<Option<M>, Lost> {
         loop {
             if let Some(message) = self.received::<M>()? {
                 return Ok(Some(message));
