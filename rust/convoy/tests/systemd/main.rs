@@ -114,6 +114,9 @@ fn the_tunnel_has_few_privileges() {
         assert_eq!(value(status, "NoNewPrivs:"), "1");
         assert_eq!(value(status, "Seccomp:"), "2");
     }
+    // The tunnel's own filter comes on top of the unit's, which must let it.
+    let log = machine.shell("journalctl -u convoy-tunnel@wg0 -o cat");
+    assert!(!log.contains("going on without"), "{log}");
 }
 
 #[test]
