@@ -103,6 +103,10 @@ fn take_down(name: &InterfaceName, is_quiet: bool) -> anyhow::Result<bool> {
 /// As a service manager calls it after a supervisor has ended: does nothing if that was orderly, and else undoes
 /// everything but the kill switch, since the tunnel is to come up again.
 fn after_crash(name: &InterfaceName) -> anyhow::Result<()> {
+    // Its own start was refused: it is up as the outer tunnel of another.
+    if State::going_through(name).is_some() {
+        return Ok(());
+    }
     match ask(&places::control(name), &Request::Status) {
         Err(AskError::NoSupervisor) if places::has_remains(name) => {}
         _ => return Ok(()),

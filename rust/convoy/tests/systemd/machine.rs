@@ -322,7 +322,7 @@ impl Machine {
              ip -4 route show table all; ip -6 route show table all; nft list ruleset
              cat /proc/sys/net/ipv4/conf/all/src_valid_mark
              find /run/convoy /run/wireguard /var/lib/convoy ! -type d 2>/dev/null || true
-             find /etc ! -type d; cat /etc/resolv.conf
+             find /etc ! -type d | sort; cat /etc/resolv.conf
              if systemctl -q is-active systemd-resolved; then resolvectl dns; resolvectl domain; fi",
         )
     }

@@ -6,6 +6,8 @@ mod machine;
 mod neighbors;
 mod package;
 mod root;
+mod servers;
+mod via;
 
 use std::{fs, path::Path, process::Command};
 
