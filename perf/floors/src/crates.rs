@@ -432,4 +432,25 @@ mod tests {
             assert!(above.is_empty(), "{name} stands on {above:?}");
         }
     }
+
+    #[test]
+    fn the_release_profile_names_every_crate_of_the_program() {
+        let members = members().unwrap();
+        let manifest = std::fs::read_to_string(workspace().unwrap().join("Cargo.toml")).unwrap();
+        let profile = manifest.split("\n[profile.release.package]\n").nth(1);
+        let profile = profile.unwrap().split("\n[").next().unwrap();
+        let mut crates = vec!["convoy"];
+        let mut visited = 0;
+        while let Some(name) = crates.get(visited) {
+            let is_named = profile.contains(&format!("\n{name}.opt-level = "));
+            assert!(is_named, "{name}: add it to [profile.release.package]");
+            let member = members.iter().find(|it| it.name == *name).unwrap();
+            for it in &member.dependencies {
+                if it.starts_with("convoy-") && !crates.contains(&&**it) {
+                    crates.push(it);
+                }
+            }
+            visited += 1;
+        }
+    }
 }
