@@ -248,7 +248,7 @@ async fn ask(
     Ok((forwarded, for_udp.min(for_tcp)))
 }
 
-/// Has a port forwarded for one protocol; returns it with its lease.
+/// Asks for a port for one protocol; returns it with its lease.
 async fn map(
     socket: &UdpSocket,
     gateway: Ipv4Addr,

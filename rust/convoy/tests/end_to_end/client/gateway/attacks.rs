@@ -64,8 +64,8 @@ fn connections_that_a_peer_leaves_unfinished_close_no_forwarded_port_to_others()
     }
 }
 
-/// Has one peer begin connections to a port without end and finish none; once the port has as many as it takes, the other
-/// peer does what it wants.
+/// Makes one peer begin connections to a port without end and finish none; once the port has as many as it takes, runs
+/// what the other peer does.
 fn under_unfinished_connections(
     place: &Place,
     port: u16,

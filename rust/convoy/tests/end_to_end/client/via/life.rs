@@ -1,4 +1,4 @@
-//! What happens from `up` to `down`.
+//! The life of two tunnels from `up` to `down`.
 
 use std::net::UdpSocket;
 

@@ -1,4 +1,4 @@
-//! What is refused, by name.
+//! Refused configurations, by name.
 
 use super::Hops;
 

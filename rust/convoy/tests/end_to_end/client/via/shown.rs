@@ -1,4 +1,4 @@
-//! What commands show of both tunnels.
+//! Output of commands about both tunnels.
 
 use serde_json::Value;
 
