@@ -1,4 +1,4 @@
-//! Changes that somebody else has made to a running tunnel: they last until the file changes the same.
+//! Changes that another program has made to a running tunnel: they last until the file changes the same setting.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::state;
 
-/// A tunnel at one moment, and what its file had given it.
+/// A snapshot of a tunnel, with the values that its file had given it.
 #[derive(Debug)]
 pub(crate) struct Changed {
     given: Given,
@@ -18,19 +18,19 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// The tunnel now, under this supervisor.
+    /// Takes a snapshot of the tunnel under this supervisor.
     pub(crate) fn now(config: &Config, running: RunningDevice) -> Self {
         let given = Given::of(config);
         Self { given, running }
     }
 
-    /// The tunnel as a former supervisor has left it.
+    /// Takes a snapshot of the tunnel that an earlier supervisor left.
     pub(crate) fn under_former(config: &Config, running: RunningDevice) -> Self {
         let text = fs::read_to_string(places::given(&config.name));
         let given = text.ok().and_then(|text| Given::parse(&text));
         match given {
             Some(given) => Self { given, running },
-            // Of a version that does not tell: the file prevails, but it takes no key away.
+            // Written by a version that notes nothing: the file prevails, but takes no key away.
             None => {
                 let mut given = Given::of(&configuration_of(config, &running));
                 if config.interface.private_key.is_none() {
@@ -41,14 +41,14 @@ impl Changed {
         }
     }
 
-    /// The configuration with what was changed.
+    /// Returns the configuration with these changes applied.
     pub(crate) fn merged(&self, config: &Config) -> Config {
         self.given
             .merged(config, &configuration_of(config, &self.running))
     }
 }
 
-/// Notes for the next supervisor what the tunnel has from its file.
+/// Records for the next supervisor which settings came from the file.
 pub(crate) fn note_given(config: &Config) {
     let text = Given::of(config).to_text();
     if let Err(error) = state::replace(&places::given(&config.name), text.as_bytes()) {

@@ -44,7 +44,7 @@ pub fn run(args: &DownArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Takes all down; what fails does not stop the others.
+/// Takes all tunnels down; a failure does not stop the others.
 fn all(args: &DownArgs) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     let own = userspace::all().into_iter().map(|(name, _)| name);
@@ -70,7 +70,7 @@ fn all(args: &DownArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a tunnel is none of this network namespace.
+/// Whether a tunnel belongs to another network namespace.
 fn is_elsewhere(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(AskError::Elsewhere(_)))
         || matches!(error.downcast_ref(), Some(HostError::Elsewhere { .. }))
@@ -100,7 +100,7 @@ fn take_down(name: &InterfaceName, is_quiet: bool) -> anyhow::Result<bool> {
     }
 }
 
-/// As a service manager calls it after a supervisor has ended: does nothing if that was orderly, and else undoes
+/// Cleans up for a service manager after a supervisor has ended: does nothing if that was orderly, and else undoes
 /// everything but the kill switch, since the tunnel is to come up again.
 fn after_crash(name: &InterfaceName) -> anyhow::Result<()> {
     // Its own start was refused: it is up as the outer tunnel of another.
@@ -121,7 +121,7 @@ fn after_crash(name: &InterfaceName) -> anyhow::Result<()> {
 
 /// Takes down a tunnel whose supervisor is dead. Hooks run as it would have run them.
 async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::Result<()> {
-    // Nobody can bring it up meanwhile.
+    // The lock keeps others from bringing it up meanwhile.
     let host = lock(name).await?;
     let state = State::read(name);
     let outer = state.as_ref().and_then(|state| state.via.as_ref());
@@ -131,7 +131,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     };
     let path = state.as_ref().map(|state| state.config.clone());
     let config = path.as_ref().and_then(|path| read(path, keeps_kill_switch));
-    // A control socket that nobody listens at.
+    // A control socket that has no listener.
     let _ = std::fs::remove_file(places::control(name));
     let life = Life::new(lifecycle::State::going_down(lifecycle::Remains {
         hooks_begun: state.as_ref().is_some_and(|state| state.hooks_begun),
@@ -158,7 +158,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     Ok(())
 }
 
-/// The configuration that the tunnel came up with, as far as it can still be read.
+/// Reads the configuration that the tunnel came up with, if that is still possible.
 fn read(path: &Path, comes_up_again: bool) -> Option<Config> {
     match convoy_config::read(path) {
         Ok(loaded) => Some(loaded.config),
@@ -171,7 +171,7 @@ fn read(path: &Path, comes_up_again: bool) -> Option<Config> {
     }
 }
 
-/// Says what follows from a configuration that cannot be read. If there is to be another `up`, that undoes the hooks.
+/// Reports the consequences of a configuration that cannot be read. A later `up`, if one is due, undoes the hooks.
 fn unreadable(path: &Path, comes_up_again: bool) -> String {
     let path = path.display();
     match comes_up_again {

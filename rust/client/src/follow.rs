@@ -1,4 +1,4 @@
-//! `convoy events`: subscribes at the supervisors, and prints what they tell.
+//! `convoy events`: subscribes to the supervisors and prints their events.
 
 mod text;
 mod tunnel;
@@ -33,10 +33,10 @@ use tunnel::Tunnel;
 /// How often to look for supervisors.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The most lines that wait to be printed; then the supervisors' queues fill.
+/// The most lines that wait to be printed; beyond that, the supervisors' queues fill.
 const LINES: usize = 64;
 
-/// Prints events until it is interrupted, or nobody reads them.
+/// Prints events until it is interrupted or its output is closed.
 pub fn run(args: &EventsArgs) -> anyhow::Result<()> {
     if args.schema {
         io::stdout().lock().write_all(SCHEMA.as_bytes())?;
@@ -57,13 +57,13 @@ struct Follower {
 
 struct Followed {
     tunnel: Tunnel,
-    /// Whether a task looks for its supervisor, or reads what that tells.
+    /// Whether a task is looking for its supervisor or reading its events.
     is_read: bool,
-    /// The last reason for waiting that was said.
+    /// The last reason for waiting that was printed.
     said: Option<String>,
 }
 
-/// News of a task.
+/// A report of a task.
 #[derive(Debug)]
 enum News {
     Connected,
@@ -76,7 +76,7 @@ enum News {
     Failed(anyhow::Error),
 }
 
-/// Whether somebody reads what is printed.
+/// Whether the output is still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     Read,
@@ -207,7 +207,7 @@ async fn subscribe(name: InterfaceName, sender: mpsc::Sender<(InterfaceName, New
     let _ = sender.send((name, last)).await;
 }
 
-/// Returns the last news.
+/// Returns the last report.
 async fn pass_on(
     name: &InterfaceName,
     sender: &mpsc::Sender<(InterfaceName, News)>,

@@ -26,27 +26,27 @@ use thiserror::Error;
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 use tracing::{debug, info};
 
-/// How long a hook may take.
+/// Time limit for a hook.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Why a hook did not succeed. Nothing shows its command, which may hold a key.
+/// Reason why a hook failed. It never includes the command, which may contain a key.
 #[derive(Debug, Error)]
 pub(crate) enum HookError {
-    /// Others could have written the command.
+    /// Another user could have written the command.
     #[error("{hook}: its hooks may not run: {reason} (fix: let only root, or you, write to it)")]
     Untrusted { hook: String, reason: Untrusted },
-    /// There is no shell, or no process.
+    /// No shell was found, or no process could be started.
     #[error("{hook} could not be started: {error}")]
     NotStarted { hook: String, error: std::io::Error },
     /// It failed.
     #[error("{hook} failed ({status})")]
     Failed { hook: String, status: ExitStatus },
-    /// It exceeded its time.
+    /// It exceeded its time limit.
     #[error("{hook} took longer than {} s and was ended", limit.as_secs())]
     TimedOut { hook: String, limit: Duration },
 }
 
-/// Refuses hooks that somebody else may have written.
+/// Refuses hooks that another user may have written.
 pub(crate) fn ensure_hooks_may_run(path: &Path, config: &Config) -> anyhow::Result<()> {
     match &config.hooks_trusted {
         Err(reason) if config.interface.has_hooks() => bail!(
@@ -64,9 +64,9 @@ pub(crate) struct Hooks {
     trusted: Result<(), Untrusted>,
     shell: Shell,
     limit: Duration,
-    /// Where they write; the supervisor's own output if absent.
+    /// Their output; the supervisor's own if absent.
     terminal: Option<Terminal>,
-    /// Whether this process starts nothing else meanwhile, so that all that is new is theirs.
+    /// Whether this process starts nothing else meanwhile, so that every new process is theirs.
     are_alone: bool,
 }
 
@@ -122,7 +122,7 @@ impl Hooks {
         }
     }
 
-    /// Runs the hooks; stops at the first that fails. Dropped, it ends the one that runs.
+    /// Runs the hooks and stops at the first failure. Dropping the future kills the hook that runs.
     pub(crate) async fn run(self) -> Result<(), HookError> {
         for hook in &self.hooks {
             if let Err(reason) = &self.trusted {
@@ -137,7 +137,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// Runs them as [`Self::run`] does while the tunnel is served.
+    /// Runs the hooks as [`Self::run`] does, while the tunnel is served.
     pub(crate) async fn run_beside(mut self) -> Result<(), HookError> {
         self.are_alone = false;
         self.run().await
@@ -159,7 +159,7 @@ impl Hooks {
         };
         let ended = async {
             if let Some(mut stdin) = child.stdin.take() {
-                // A shell that ends early says why by its status.
+                // If the shell ends early, its status gives the reason.
                 let _ = stdin.write_all(hook.command.as_bytes()).await;
             }
             child.wait().await
@@ -190,16 +190,17 @@ impl Hooks {
     }
 }
 
-/// A hook's processes; dropped, it ends all of them, whatever process group they went to.
+/// A hook's processes. Dropping it kills all of them, whatever process group they moved to.
 struct Running {
     /// The leader of the hook's process group; `None` once the hook has succeeded.
     shell: Option<Pid>,
-    /// Processes that earlier hooks left; `None` if new ones may be of others, so that only its process group ends.
+    /// Processes that earlier hooks left; `None` if new ones may belong to others, so that only the hook's process
+    /// group is killed.
     earlier: Option<Vec<Pid>>,
 }
 
 impl Running {
-    /// Lets what the hook left go on.
+    /// Leaves the hook's remaining processes running.
     fn succeeded(mut self) {
         self.shell = None;
     }
@@ -208,7 +209,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(shell) = self.shell else { return };
-        // An error says that nothing is left of it.
+        // An error means that none is left.
         let killed = killpg(shell, Signal::SIGKILL);
         debug!(%shell, ?killed, "Ended a hook");
         if let Some(earlier) = &self.earlier {
@@ -225,7 +226,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// bash with wg-quick's options, or else sh.
+    /// Finds bash, with wg-quick's options, or else sh.
     fn find() -> Self {
         let path = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         let mut places = env::split_paths(&path).map(|place| place.join("bash"));
@@ -241,7 +242,7 @@ impl Shell {
         }
     }
 
-    /// The shell, which runs the commands that it is given on standard input.
+    /// Returns a shell that runs the commands given on its standard input.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(self.options).args(["-c", EVALUATE]);
@@ -255,10 +256,10 @@ impl Shell {
     }
 }
 
-/// Reads a hook's commands from standard input, since everybody can read the arguments of processes.
+/// Reads a hook's commands from standard input, since every user can read the arguments of processes.
 const EVALUATE: &str = r#"eval "$(cat)" </dev/null"#;
 
-/// Variables for the supervisor or the tunnel alone.
+/// Variables that only the supervisor or the tunnel may see.
 const INTERNAL: [&str; 8] = [
     "CONVOY_BACKGROUND",
     "CONVOY_METRICS_FD",

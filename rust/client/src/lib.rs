@@ -1,4 +1,4 @@
-//! The client: `convoy up` and the commands that concern a tunnel that is up.
+//! The client: `convoy up` and the commands for a tunnel that is up.
 //!
 //! ```text
 //!  convoy up NAME ──background──▶ supervisor                        tunnel process

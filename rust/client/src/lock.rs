@@ -73,7 +73,7 @@ pub(crate) async fn unlock(host: Host) {
     }
 }
 
-/// Refuses a tunnel through which another goes.
+/// Refuses a tunnel that is up as the outer tunnel of another.
 pub(crate) fn ensure_free(name: &InterfaceName) -> anyhow::Result<()> {
     match State::going_through(name) {
         Some(inner) => bail!(

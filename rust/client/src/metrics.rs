@@ -1,4 +1,4 @@
-//! Metrics of a client, which its supervisor serves: the tunnel's report, and what only the supervisor knows.
+//! Metrics of a client, served by its supervisor: the tunnel's report and the supervisor's own facts.
 
 use std::{
     convert::Infallible,
@@ -18,16 +18,16 @@ use tokio::{
 };
 use tracing::error;
 
-/// How long the supervisor may take to answer: it may be changing the host.
+/// Time limit for the supervisor's answer: it may be changing the host.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long answers that have begun may take when another version is about to go on.
+/// Time limit for answers in progress when another version is about to take over.
 const FINISH_TIME: Duration = Duration::from_secs(2);
 
-/// The most questions that wait for it: one per connection.
+/// The most questions that wait for the supervisor: one per connection.
 const MAX_QUESTIONS: usize = 8;
 
-/// A question for what the supervisor knows.
+/// A request for the supervisor's own facts.
 pub(crate) type Question = oneshot::Sender<Client>;
 
 /// The supervisor's end of the server. Dropping it ends the server and removes its socket.
@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
     serving: AbortHandle,
     file: Option<SocketFile>,
     pauses: mpsc::Sender<Pause>,
-    /// Descriptor of the listening socket, for another version.
+    /// Descriptor of the listening socket, handed to another version.
     descriptor: OwnedFd,
 }
 
@@ -75,7 +75,7 @@ impl Metrics {
         }))
     }
 
-    /// Lets the server finish what it has begun, within [`FINISH_TIME`], and accept nothing more.
+    /// Lets the server finish its answers within [`FINISH_TIME`] and accept no more connections.
     pub(crate) async fn pause(&mut self, answer: impl AsyncFn() -> Client) -> Paused {
         let (idle, mut is_idle) = oneshot::channel();
         let (until, over) = oneshot::channel();
@@ -86,7 +86,7 @@ impl Metrics {
         let deadline = Instant::now() + FINISH_TIME;
         loop {
             tokio::select! {
-                // Who has asked may have left.
+                // The client may have left.
                 Some(question) = self.questions.recv() => drop(question.send(answer().await)),
                 _ = &mut is_idle => return paused,
                 () = sleep_until(deadline) => return paused,
@@ -121,7 +121,7 @@ pub(crate) async fn next_question(metrics: &mut Option<Metrics>) -> Question {
     }
 }
 
-/// A tunnel, as its supervisor and its process see it.
+/// Returns the tunnel as its supervisor and its process see it.
 #[derive(Debug)]
 struct Supervised {
     name: InterfaceName,

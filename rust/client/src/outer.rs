@@ -14,12 +14,12 @@ use convoy_proto::config::PublicKey;
 pub(crate) struct Outer {
     /// `None` if the process has none, or one of an earlier supervisor.
     told: Option<OuterTunnel>,
-    /// Peers that are to leave where they have roamed, as the process is not told yet.
+    /// Peers to move back from where they have roamed, not yet announced to the process.
     moved: BTreeSet<PublicKey>,
 }
 
 impl Outer {
-    /// Notes that there is a process that this supervisor has told nothing.
+    /// Records a new process, which has received nothing from this supervisor yet.
     pub(crate) fn begin(&mut self) {
         self.told = None;
     }
@@ -29,7 +29,7 @@ impl Outer {
         self.moved.extend(peers);
     }
 
-    /// Returns what the process is to be told, if it does not know it. `address` is a peer's for now.
+    /// Returns the message that the process lacks, if any. `address` gives a peer's current endpoint.
     pub(crate) fn news(
         &self,
         config: &Config,
@@ -44,7 +44,7 @@ impl Outer {
         (has_moved || !is_known).then_some(outer)
     }
 
-    /// Notes a message that the process got.
+    /// Records a message that the process has received.
     pub(crate) fn note_told(&mut self, mut outer: OuterTunnel) {
         outer.peers.iter_mut().for_each(|it| it.is_moved = false);
         self.moved.clear();
@@ -52,7 +52,7 @@ impl Outer {
     }
 }
 
-/// Words an outer tunnel; `None` without a private key, which the configuration does not allow.
+/// Makes the message for an outer tunnel; `None` without a private key, which the configuration rules out.
 fn worded(outer: &Config, address: impl Fn(&Peer) -> Option<SocketAddr>) -> Option<OuterTunnel> {
     let it = &outer.interface;
     let peers = outer.peers.iter().map(|peer| OuterPeer {
@@ -99,7 +99,7 @@ mod tests {
         outer.note_told(news);
         assert_eq!(outer.news(&config, address), None);
         let moved = outer.news(&config, |_| Some("192.0.2.9:2".parse().unwrap()));
-        // It has roamed, and is to be where it was.
+        // It has roamed and must return.
         outer.note_told(moved.expect("news"));
         outer.move_peers(&[config.outer_peers()[0].public_key.value]);
         let back = outer.news(&config, |_| Some("192.0.2.9:2".parse().unwrap()));

@@ -13,35 +13,35 @@ use super::hooks::{HookError, Hooks};
 #[derive(Debug, Default)]
 pub(crate) struct PortForward {
     kept: Option<PortForwarding>,
-    /// The port of an earlier supervisor, until a gateway is asked or none is wanted.
+    /// The port of an earlier supervisor, until a gateway is asked or none is configured.
     former: Option<ForwardedPort>,
-    /// The port that was last told of.
+    /// The port last announced.
     told: Option<ForwardedPort>,
-    /// Why there is no gateway to ask any more.
+    /// Reason why there is no longer a gateway to ask.
     ended: &'static str,
     /// The port that hooks were last run with; 0 for none.
     hooked: u16,
     hook: Option<Running>,
 }
 
-/// Something that has happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// The gateway has said something else.
+    /// The gateway's answer has changed.
     Answer,
-    /// The hooks have ended.
+    /// The hooks have finished.
     HooksEnded(Result<(), HookError>),
 }
 
-/// News of the port.
+/// An announcement about the port.
 #[derive(Debug)]
 pub(crate) enum News {
     Forwarded(ForwardedPort),
-    /// Why it is lost, in words.
+    /// Reason for the loss, in words.
     Lost(String),
 }
 
-/// Returns the gateway that a configuration wants to be asked.
+/// Returns the gateway that the configuration names.
 pub(crate) fn target(config: &Config) -> Option<ForwardTarget> {
     let gateway = config.interface.port_forward_gateway()?;
     Some(ForwardTarget {
@@ -51,13 +51,13 @@ pub(crate) fn target(config: &Config) -> Option<ForwardTarget> {
 }
 
 impl PortForward {
-    /// Notes the port that an earlier supervisor had, whose hooks have run.
+    /// Records the port of an earlier supervisor, whose hooks have run.
     pub(crate) fn inherit(&mut self, former: ForwardedPort) {
         self.hooked = former.port;
         self.former = Some(former);
     }
 
-    /// Asks for a port: the one of an earlier supervisor, if it was of the same gateway.
+    /// Asks for a port: that of an earlier supervisor, if the gateway is the same.
     pub(crate) fn keep(&mut self, target: ForwardTarget) {
         if let Some(kept) = &self.kept
             && *kept.target() == target
@@ -69,7 +69,7 @@ impl PortForward {
         self.kept = Some(PortForwarding::begin(target, former));
     }
 
-    /// Gives the port back, if there is one, for this reason. Nobody waits for the gateway.
+    /// Gives the port back, if there is one, and records the reason. Does not wait for the gateway.
     pub(crate) fn end(&mut self, why: &'static str) {
         let port = self.port().or(self.former.take());
         if self.kept.take().is_some() {
@@ -80,7 +80,7 @@ impl PortForward {
         }
     }
 
-    /// Asks again, as the gateway may be another.
+    /// Asks again, since the gateway may have changed.
     pub(crate) fn ask_again(&self) {
         if let Some(kept) = &self.kept {
             kept.ask_again();
@@ -119,7 +119,7 @@ impl PortForward {
         }
     }
 
-    /// Returns why there is no port, if the gateway has been asked in vain.
+    /// Returns the reason why the gateway has given no port, if it was asked.
     pub(crate) fn problem(&self) -> Option<String> {
         match self.state()? {
             ForwardState::Failed(problem) => Some(problem.to_string()),
@@ -127,7 +127,7 @@ impl PortForward {
         }
     }
 
-    /// Returns what subscribers are to be told now.
+    /// Returns the next announcement for subscribers.
     pub(crate) fn take_news(&mut self) -> Option<News> {
         let port = self.port();
         if port == self.told {
@@ -140,7 +140,7 @@ impl PortForward {
         })
     }
 
-    /// Begins to run hooks if they do not know the port. They run one after the other.
+    /// Starts the hooks if the port is new to them. They run one after the other.
     pub(crate) fn run_hooks(&mut self, config: &Config) {
         let port = self.told.as_ref().map_or(0, |told| told.port);
         let is_asked = matches!(self.state(), Some(ForwardState::Asking));
@@ -154,12 +154,12 @@ impl PortForward {
         }
     }
 
-    /// Whether a hook runs.
+    /// Whether hooks are running.
     pub(crate) fn runs_hooks(&self) -> bool {
         self.hook.is_some()
     }
 
-    /// Returns the port to be noted for another process, where `noted` is now.
+    /// Returns the port to record for another process in place of `noted`.
     pub(crate) fn to_note(&self, noted: Option<&ForwardedPort>) -> Option<ForwardedPort> {
         match self.state() {
             Some(ForwardState::Asking) => noted.cloned(),
@@ -191,7 +191,7 @@ pub(crate) fn for_hooks(config: &Config, port: Option<&ForwardedPort>) -> Option
     is_wanted.then(|| port.map_or(0, |port| port.port))
 }
 
-/// Hooks that run; dropped, they end.
+/// Running hooks; dropping this kills them.
 struct Running(Work<Result<(), HookError>>);
 
 impl fmt::Debug for Running {

@@ -1,4 +1,4 @@
-//! The tunnel's UDP port, which the router is asked to forward while the configuration wants that.
+//! The mapping of the tunnel's UDP port that the router is asked for, if the configuration says so.
 
 use std::{future::pending, net::SocketAddr};
 
@@ -9,23 +9,23 @@ use tracing::{info, warn};
 /// The port, and its mapping if one is wanted.
 #[derive(Debug, Default)]
 pub(crate) struct PortMap {
-    /// The tunnel's port; `None` until somebody has looked.
+    /// The tunnel's port; `None` until it has been read.
     port: Option<u16>,
     kept: Option<PortMapping>,
 }
 
 impl PortMap {
-    /// Notes that the tunnel may have another port.
+    /// Forgets the tunnel's port, which may have changed.
     pub(crate) fn forget_port(&mut self) {
         self.port = None;
     }
 
-    /// Whether the tunnel's port is not known.
+    /// Whether the tunnel's port is unknown.
     pub(crate) fn lacks_port(&self) -> bool {
         self.port.is_none()
     }
 
-    /// Notes the tunnel's port; 0 if it has none yet.
+    /// Records the tunnel's port; 0 if it has none yet.
     pub(crate) fn note_port(&mut self, port: u16) {
         self.port = Some(port).filter(|port| *port != 0);
     }
@@ -51,7 +51,7 @@ impl PortMap {
         }
     }
 
-    /// Withdraws the mapping, which is not waited for.
+    /// Withdraws the mapping without waiting.
     pub(crate) fn end(&mut self) {
         let mapping = self.mapping();
         self.kept = None;
@@ -60,7 +60,7 @@ impl PortMap {
         }
     }
 
-    /// Withdraws the mapping, and waits for that.
+    /// Withdraws the mapping and waits until that is done.
     pub(crate) async fn finish(&mut self) {
         let mapping = self.mapping();
         self.kept = None;
@@ -69,7 +69,7 @@ impl PortMap {
         }
     }
 
-    /// Asks again, as the network may be another.
+    /// Asks again, since the network may have changed.
     pub(crate) fn network_changed(&self) {
         if let Some(kept) = &self.kept {
             kept.ask_again(kept.target());
@@ -109,7 +109,7 @@ impl PortMap {
         self.mapping().map(|it| it.external.into())
     }
 
-    /// Returns the mapping to be noted for another process, where `noted` is now.
+    /// Returns the mapping to record for another process in place of `noted`.
     pub(crate) fn to_note(&self, noted: Option<&Mapping>) -> Option<Mapping> {
         match self.state() {
             // The one before may still be there.

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use convoy_config::{Config, Endpoint, Host, Located, Peer, Saved, to_wg_quick};
 use convoy_uapi::listing::{RunningDevice, RunningPeer};
 
-/// The configuration as it runs. A mark that was chosen for it, `picked`, is no part of it.
+/// Returns the configuration as it runs, without the mark that was chosen for it (`picked`).
 ///
 /// A peer with a name or with several endpoints keeps them: the address in use is only the last answer.
 pub(crate) fn saved(config: &Config, running: &RunningDevice, picked: Option<u32>) -> Config {
@@ -27,7 +27,7 @@ pub(crate) fn saved(config: &Config, running: &RunningDevice, picked: Option<u32
             true
         })
     });
-    // In their order, which a map has not.
+    // In their order, which a map would lose.
     for new in &running.peers {
         if left.contains_key(&new.public_key) {
             let mut peer = Peer::new(Located::nowhere(new.public_key));
@@ -57,7 +57,7 @@ fn update(peer: &mut Peer, running: &RunningPeer) {
     }
 }
 
-/// Saves the configuration where it was read from, as far as that is safe; returns what is to be said about it.
+/// Saves the configuration to the file it came from, as far as that is safe; returns remarks for the user.
 pub(crate) fn write(config: &Config) -> anyhow::Result<Option<String>> {
     const FAILED: &str = "cannot save the configuration";
     let Some(source) = &config.source else {

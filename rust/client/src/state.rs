@@ -1,4 +1,4 @@
-//! Facts that are needed to take a tunnel down after its supervisor has died: `/run/convoy/NAME.state`.
+//! Facts for taking a tunnel down after its supervisor has died: `/run/convoy/NAME.state`.
 
 use std::{
     fs::{self, OpenOptions},
@@ -48,7 +48,7 @@ pub(crate) struct State {
         deserialize_with = "known"
     )]
     port_mapping: Option<Mapping>,
-    /// The port that it forwards by UPnP. Versions that do not know that would refuse the whole state for it above.
+    /// The port that it forwards by UPnP. In the field above, it would make earlier versions refuse the whole state.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -62,13 +62,13 @@ pub(crate) struct State {
         deserialize_with = "known"
     )]
     pub(crate) port_forward: Option<ForwardedPort>,
-    /// The interface's name of the tunnel through which this one goes.
+    /// Interface name of the outer tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
 }
 
 impl State {
-    /// Nothing has been done yet.
+    /// The state before anything has been done.
     pub(crate) fn new(config: &Path, now: u64) -> Self {
         Self {
             version: VERSION,
@@ -91,7 +91,7 @@ impl State {
         self.port_mapping.as_ref().or(self.upnp_mapping.as_ref())
     }
 
-    /// Notes the port that the router forwards.
+    /// Records the port that the router forwards.
     pub(crate) fn note_mapping(&mut self, mapping: Option<Mapping>) {
         let is_by_upnp = |it: &Mapping| it.protocol == Protocol::Upnp;
         (self.upnp_mapping, self.port_mapping) = match mapping {
@@ -113,7 +113,7 @@ impl State {
         through.next().map(|(_, inner)| inner)
     }
 
-    /// The state that an interface's supervisor left; `None` if there is none.
+    /// Reads the state that an interface's supervisor left; `None` if there is none.
     pub(crate) fn read(name: &InterfaceName) -> Option<Self> {
         let path = places::state(name);
         match read(&path) {
@@ -125,12 +125,12 @@ impl State {
         }
     }
 
-    /// Replaces the file in one step. Only who has locked the interface may do so.
+    /// Replaces the file atomically. Call it only while holding the interface's lock.
     pub(crate) fn write(&self, name: &InterfaceName) -> anyhow::Result<()> {
         write(&places::state(name), self)
     }
 
-    /// Notes that the tunnel is going down: what `PostUp` did is undone from now on.
+    /// Records that the tunnel is going down: from now on, the effects of `PostUp` are being undone.
     pub(crate) fn note_end(name: &InterfaceName) -> anyhow::Result<()> {
         let Some(state) = Self::read(name) else {
             return Ok(());
@@ -143,8 +143,8 @@ impl State {
         ending.write(name)
     }
 
-    /// Removes the file, and what a crash left of a new one. The file goes last: as long as it is there, somebody who
-    /// takes the tunnel down finds the others.
+    /// Removes the file, and any unfinished replacement that a crash left. The file goes last: as long as it exists,
+    /// taking the tunnel down finds the rest.
     pub(crate) fn remove(name: &InterfaceName) {
         let path = places::state(name);
         let given = places::given(name);
@@ -176,7 +176,7 @@ fn write(path: &Path, state: &State) -> anyhow::Result<()> {
     replace(path, &serde_json::to_vec(state)?)
 }
 
-/// Reads what a later version may write otherwise; then it counts as absent, and the rest stays of use.
+/// Reads a field that a later version may write differently. If so, it counts as absent and the rest remains usable.
 fn known<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: DeserializeOwned,
@@ -186,7 +186,7 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Replaces a file that only its owner may read, in one step.
+/// Replaces a file that only its owner may read, atomically.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let written = || -> io::Result<()> {
         let new = beside(path);
@@ -198,7 +198,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     written().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A new file, until it is complete. Always the same, so that one that a crash left can be found.
+/// Path of the new file until it is complete: fixed, so that a remainder of a crash can be found.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-new");
@@ -238,7 +238,7 @@ mod tests {
             is_up: true,
             ..State::new(Path::new("/etc/wireguard/wg0.conf"), 7)
         };
-        // As they wrote it, before and after there were paths and pauses.
+        // As earlier versions wrote it, before and after paths and pauses were added.
         let former = r#"{"version":1,"config":"/etc/wireguard/wg0.conf","supervisor":42,"since":7,"hooks_begun":true,"is_up":true}"#;
         fs::write(&path, former).unwrap();
         assert_eq!(read(&path).unwrap(), Some(expected.clone()));
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&expected).unwrap(), present);
         fs::write(&path, present).unwrap();
         assert_eq!(read(&path).unwrap(), Some(expected.clone()));
-        // By UPnP, of which earlier versions see nothing.
+        // By UPnP, which earlier versions ignore.
         let mut upnp = expected.mapping().cloned().unwrap();
         upnp.protocol = Protocol::Upnp;
         expected.note_mapping(Some(upnp));

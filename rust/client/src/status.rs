@@ -1,4 +1,4 @@
-//! `convoy status`: what is up, and what is wrong.
+//! `convoy status`: shows which tunnels are up and what is wrong.
 //!
 //! ```text
 //!  supervisor ── Reply::Status ──┐
@@ -31,13 +31,13 @@ use nix::unistd::geteuid;
 use super::state::State;
 use crate::args::StatusArgs;
 
-/// As of `systemctl status`.
+/// The exit status of `systemctl status` for a unit that is not running.
 const NOT_UP: u8 = 3;
 
 /// The most tunnels that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
 
-/// The time between the two looks of `--rates`.
+/// Time between the two samples of `--rates`.
 const RATE_TIME: Duration = Duration::from_secs(1);
 
 /// Prints the status of one tunnel, or of all.
@@ -88,7 +88,8 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(NOT_UP))
 }
 
-/// The status of one tunnel, or of all; nothing if it is not up. Then why that of others cannot be read.
+/// Returns the status of one tunnel or of all, nothing for a tunnel that is down, and the errors of those that could
+/// not be read.
 fn look(name: Option<&InterfaceName>) -> (Vec<Status>, Vec<anyhow::Error>) {
     let tunnels = match name {
         Some(name) => vec![(name.clone(), userspace::control(name))],
@@ -104,7 +105,7 @@ fn look(name: Option<&InterfaceName>) -> (Vec<Status>, Vec<anyhow::Error>) {
         }
     }
     if name.is_none() && !statuses.is_empty() && !geteuid().is_root() {
-        // Those of other users are none of this one's business.
+        // Tunnels of other users do not concern this one.
         unreadable.retain(|error| !is_denied(error));
     }
     (statuses, unreadable)
@@ -115,7 +116,7 @@ fn is_denied(error: &anyhow::Error) -> bool {
     causes.any(|it: &io::Error| it.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Asks each on a thread of its own, as one that does not answer takes its time.
+/// Asks each on a thread of its own, so that one that hangs does not delay the others.
 fn ask_all(tunnels: &[(InterfaceName, PathBuf)]) -> Vec<anyhow::Result<Option<Status>>> {
     thread::scope(|scope| {
         let ask = |tunnel: &'_ (InterfaceName, PathBuf)| {
@@ -130,8 +131,8 @@ fn ask_all(tunnels: &[(InterfaceName, PathBuf)]) -> Vec<anyhow::Result<Option<St
     })
 }
 
-/// The tunnels of `convoy up`, all daemons of WireGuard in userspace, and this user's own tunnels without root; with
-/// their control sockets.
+/// Lists the tunnels of `convoy up`, all userspace WireGuard daemons, and this user's tunnels without root, with their
+/// control sockets.
 fn all() -> Vec<(InterfaceName, PathBuf)> {
     let mut names = places::all();
     let sockets = fs::read_dir(places::uapi_directory());
@@ -150,7 +151,7 @@ fn all() -> Vec<(InterfaceName, PathBuf)> {
     tunnels
 }
 
-/// The status of one tunnel; `None` if it is not up.
+/// Returns the status of one tunnel; `None` if it is not up.
 pub fn status(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     status_at(name, &userspace::control(name))
 }
@@ -161,13 +162,14 @@ fn status_at(name: &InterfaceName, control: &Path) -> anyhow::Result<Option<Stat
         Ok(Reply::Failed { reason }) => bail!("{name}: {reason}"),
         Ok(Reply::Done { .. }) => bail!("{name}: the supervisor's answer is no status"),
         Err(AskError::NoSupervisor) if control == places::control(name) => without_supervisor(name),
-        // Nothing of a tunnel without root outlives it.
+        // A tunnel without root leaves nothing behind.
         Err(AskError::NoSupervisor) => Ok(None),
         Err(error) => Err(error).with_context(|| name.to_string()),
     }
 }
 
-/// The status of a tunnel whose supervisor has died, or of a daemon that never had one; as far as it knows it.
+/// Returns the status of a tunnel whose supervisor has died, or of a daemon that never had one, as far as the daemon
+/// knows it.
 fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build()?;
@@ -227,13 +229,13 @@ fn without_supervisor(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     }))
 }
 
-/// Returns what the configuration says of the peers, if it can be read.
+/// Returns the peers' settings from the configuration, if it can be read.
 fn known(config: Option<&Loaded>) -> Known {
     let known = config.map(|it| Known::new(&it.config, HashMap::new()));
     known.unwrap_or_default()
 }
 
-/// The status of a daemon that nobody supervises.
+/// Returns the status of a daemon without a supervisor.
 fn daemon(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     let report = report_of(name)?;
     Ok(report.map(|report| Status {
@@ -243,7 +245,7 @@ fn daemon(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     }))
 }
 
-/// Returns what the daemon reports; `None` if there is none, or another program is the daemon.
+/// Returns the daemon's report; `None` if there is no daemon, or it is another program.
 fn report_of(name: &InterfaceName) -> anyhow::Result<Option<Report>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let json = match query(&places::uapi(name)) {

@@ -59,18 +59,18 @@ use super::{
     take_down::{Remains, stays},
 };
 
-/// Wishes of the command line.
+/// Options of the command line.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The configuration's absolute path.
     pub(crate) path: PathBuf,
-    /// The program's absolute path, at which there may be another version later.
+    /// The program's absolute path, where another version may be installed later.
     pub(crate) program: PathBuf,
     pub(crate) config: Config,
     pub(crate) daemon: DaemonArgs,
     /// Whether to take the interface over from wg-quick.
     pub(crate) adopts: bool,
-    /// Where warnings and hooks write until the tunnel is up.
+    /// Output for warnings and hooks until the tunnel is up.
     pub(crate) terminal: Option<Terminal>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn run(wanted: Wanted, parent: &mut Option<Parent>) -> anyhow::
     }
 }
 
-/// Says why a tunnel did not come up, and what is left of it.
+/// Reports why a tunnel did not come up and what is left of it.
 fn not_up(
     name: &InterfaceName,
     cause: anyhow::Error,
@@ -158,11 +158,11 @@ struct Supervisor {
     daemon: DaemonArgs,
     /// Whether to take the interface over from wg-quick.
     adopts: bool,
-    /// Hears when the tunnel is up.
+    /// Is told when the tunnel is up.
     parent: Option<Parent>,
-    /// Where warnings and hooks write until the tunnel is up.
+    /// Output for warnings and hooks until the tunnel is up.
     terminal: Option<Terminal>,
-    /// For the time after this process.
+    /// Facts kept for a later process.
     state: State,
     /// The state that an earlier supervisor left.
     earlier: Option<State>,
@@ -174,9 +174,9 @@ struct Supervisor {
     tunnel: Option<KeptTunnel>,
     /// The mark of the tunnel's datagrams.
     mark: Option<u32>,
-    /// The mark that was chosen, as the configuration has none.
+    /// The mark that was chosen because the configuration has none.
     picked_mark: Option<u32>,
-    /// The tunnel as it was when somebody else had changed it, for its next process.
+    /// The tunnel after changes by other programs, for its next process.
     changed: Option<Changed>,
     addresses: Addresses,
     directs: Directs,
@@ -186,9 +186,9 @@ struct Supervisor {
     outer_lock: Option<Lock>,
     port_map: PortMap,
     port_forward: PortForward,
-    /// The name servers that the host's state makes room for.
+    /// The name servers that the host's current state allows.
     resolvers: Vec<IpAddr>,
-    /// The public key of the key that a hook has set.
+    /// The public key of a private key that a hook has set.
     this_machine: Option<PublicKey>,
     path_mtu: PathMtu,
     events: Events,
@@ -221,7 +221,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells everybody that the tunnel, which was up, goes down.
+    /// Announces that the tunnel, which was up, is going down.
     fn announce_end(&mut self, ending: &Ending) {
         self.metrics = None;
         info!("Taking {} down: {ending}", self.config.name);

@@ -1,4 +1,4 @@
-//! The place of a tunnel that goes down, whoever brought it up and however far it got.
+//! The place of a tunnel that is going down, whoever brought it up and however far it got.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use super::{hooks::Hooks, port_forward::for_hooks, save, state::State};
 
-/// Returns what stays on the host after a tunnel with this configuration went down.
+/// Returns remarks on what stays on the host once a tunnel with this configuration is down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {
     let name = &config.name;
     let switch = kill_switch(&config.interface).filter(|switch| switch.persistent);
@@ -25,18 +25,18 @@ pub(crate) fn stays(config: &Config) -> Vec<String> {
     note.into_iter().collect()
 }
 
-/// All that is known of a tunnel that is to go.
+/// Everything known about a tunnel that is to be taken down.
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) name: InterfaceName,
-    /// `None` if it cannot be read any more: then no hook runs.
+    /// `None` if it can no longer be read: then no hook runs.
     pub(crate) config: Option<Config>,
     /// `None` once the interface has left this network namespace.
     pub(crate) host: Option<Host>,
     /// Lock of the tunnel through which this one goes.
     pub(crate) outer_lock: Option<Lock>,
     pub(crate) tunnel: Option<KeptTunnel>,
-    /// The interface, which is there until everything else is undone.
+    /// The interface, which stays until everything else is undone.
     pub(crate) interface: Option<OwnedFd>,
     /// The port that the router forwards.
     pub(crate) port_mapping: Option<Mapping>,
@@ -74,7 +74,7 @@ impl Place for Remains {
     }
 
     async fn react(&mut self, event: KeptEvent, _state: &Life) -> Option<Event> {
-        // On the way down, the kill switch decides nothing.
+        // On the way down, the kill switch makes no difference.
         event.decided(KillSwitch::Off).ok()
     }
 }
@@ -118,7 +118,7 @@ impl Remains {
 
     async fn undo_host(&mut self, keeps_kill_switch: bool) -> anyhow::Result<()> {
         let Some(host) = self.host.take() else {
-            // It was let go when the interface left, and its kill switch stayed.
+            // It was released when the interface left, and its kill switch stayed.
             let config = self.config.as_ref();
             let switch = config.and_then(|config| kill_switch(&config.interface));
             return match switch {
@@ -150,7 +150,7 @@ impl Remains {
         }))
     }
 
-    /// Saves the running state, if the configuration asks for it; returns what is to be said about it.
+    /// Saves the running state if the configuration asks for it; returns remarks for the user.
     async fn save(&mut self) -> anyhow::Result<Option<String>> {
         let Some(config) = &self.config else {
             return Ok(None);
@@ -178,7 +178,7 @@ impl Remains {
         save::write(&save::saved(config, &running, self.picked_mark))
     }
 
-    /// Makes the next process run only the hooks that are still to come, should this one be killed.
+    /// Makes sure that, if this process is killed, the next one runs only the remaining hooks.
     fn note_end(&self) {
         let config = self.config.as_ref();
         let has_hooks = config.is_some_and(|config| config.interface.has_hooks());
@@ -188,7 +188,7 @@ impl Remains {
     }
 }
 
-/// Ends a tunnel process that nobody supervises, if there is one.
+/// Ends a tunnel process that has no supervisor, if there is one.
 async fn stop_orphan(name: &InterfaceName) -> anyhow::Result<()> {
     match adopt(name).await? {
         Some(adopted) => {

@@ -49,7 +49,7 @@ pub fn start(args: &UpArgs) -> anyhow::Result<()> {
     outcome
 }
 
-/// Names what works without root, if that is what was missing.
+/// Suggests commands that work without root, if root was missing.
 fn with_other_ways(error: anyhow::Error, args: &UpArgs) -> anyhow::Error {
     let is_denial = |cause: &(dyn std::error::Error + 'static)| {
         let io = match cause.downcast_ref() {
@@ -100,7 +100,7 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
             None => None,
         },
     };
-    // What hooks leave becomes this process's, so that it can end it.
+    // Orphans of hooks become children of this process, so that it can kill them.
     if let Err(error) = prctl::set_child_subreaper(true) {
         warn!("cannot adopt what hooks leave: {error}");
     }
@@ -113,14 +113,14 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
     outcome
 }
 
-/// Reads a configuration whose hooks may run.
+/// Reads a configuration and checks that its hooks may run.
 fn read(path: &Path) -> anyhow::Result<Config> {
     let config = reading::read(path)?;
     ensure_hooks_may_run(path, &config)?;
     Ok(config)
 }
 
-/// Closes a kill switch that is to hold although its tunnel is not up, whatever else is wrong with the file.
+/// Closes a kill switch without its tunnel, whatever else is wrong with the file.
 fn close_kill_switch(path: &Path) -> anyhow::Result<()> {
     let file = convoy_config::read_at_boot(path);
     let file = file.map_err(|report| anyhow!("{}", report.render(false)))?;

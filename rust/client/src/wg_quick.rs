@@ -1,4 +1,4 @@
-//! Takes an interface over from wg-quick(8): only that knows everything it has changed.
+//! Adopts an interface from wg-quick(8), which alone knows everything it has changed.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -8,10 +8,10 @@ use convoy_host::owner::Signs;
 use convoy_process::socket::ensure_unused;
 use tokio::{process::Command, time::timeout};
 
-/// How long it may take, hooks included.
+/// Time limit for wg-quick, hooks included.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether an interface may be wg-quick's.
+/// Whether wg-quick may have created an interface.
 pub(crate) fn may_own(signs: Signs) -> bool {
     let is_wireguard = signs.is_kernel_wireguard || signs.has_uapi;
     is_wireguard && !signs.has_network_manager && !signs.has_networkd
@@ -32,7 +32,7 @@ pub(crate) async fn take_down(path: &Path) -> anyhow::Result<()> {
     if !status.success() {
         bail!("{shown} failed ({status}): run it to see why");
     }
-    // A userspace WireGuard ends some time after its interface.
+    // A userspace WireGuard daemon ends some time after its interface is gone.
     ensure_unused(&places::uapi(&places::name_of(path)?), || true)
 }
 

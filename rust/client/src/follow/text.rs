@@ -3,7 +3,7 @@
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
 
-/// Fields that every event has, also of another version.
+/// Fields of every event, whatever the version.
 #[derive(Debug, Deserialize)]
 pub(super) struct Line {
     pub(super) time: String,

@@ -1,21 +1,21 @@
-//! Events of a tunnel that `convoy events` itself can tell: that its supervisor comes and goes. Pure.
+//! Events that `convoy events` itself generates: a supervisor appears or disappears. Pure.
 
 use convoy_supervision::events::What;
 
-/// A tunnel as far as its subscriber knows it.
+/// A tunnel, as its subscriber knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tunnel {
-    /// Nobody has looked yet.
+    /// Not looked for yet.
     Unknown,
     Down,
-    /// Its supervisor tells its events.
+    /// Its supervisor sends events.
     Followed,
-    /// Its supervisor is gone without a word.
+    /// Its supervisor ended without notice.
     Orphan,
 }
 
 impl Tunnel {
-    /// Call when a supervisor has taken the subscription.
+    /// Call when a supervisor has accepted the subscription.
     pub(super) fn connected(&mut self) -> Option<What> {
         match std::mem::replace(self, Self::Followed) {
             Self::Unknown | Self::Followed => None,
@@ -24,7 +24,7 @@ impl Tunnel {
         }
     }
 
-    /// Call when the supervisor has told that the tunnel goes down.
+    /// Call when the supervisor has announced that the tunnel is going down.
     pub(super) fn goes_down(&mut self) {
         *self = Self::Down;
     }
@@ -37,7 +37,7 @@ impl Tunnel {
         })
     }
 
-    /// Call when there is no supervisor. `has_remains`: whether there is anything else of the tunnel.
+    /// Call when there is no supervisor. `has_remains` says whether anything else of the tunnel is left.
     pub(super) fn absent(&mut self, has_remains: bool) -> Option<What> {
         match self {
             Self::Orphan if has_remains => None,

@@ -13,11 +13,11 @@ use nix::{
 };
 use tracing::warn;
 
-/// How often to look for further ones, which one that ends leaves; and the pause in between.
+/// The number of searches for processes that a killed one leaves, and the pause between them.
 const ROUNDS: u32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// All of them, dead or alive; the tunnel too, if it has a process group of its own.
+/// Lists all of them, dead or alive, including the tunnel if it has a process group of its own.
 pub(crate) fn find() -> Vec<Pid> {
     let ours = getpgrp();
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
@@ -31,11 +31,11 @@ pub(crate) fn find() -> Vec<Pid> {
         .collect()
 }
 
-/// Ends what a hook leaves whose `shell` has been killed, and what that leaves in turn; `earlier` ones stay.
-/// Blocks, usually for some milliseconds, so that nobody can cancel it halfway.
+/// Kills the processes left by a hook whose `shell` was killed, and their descendants, but not the `earlier` ones.
+/// Blocks, usually for some milliseconds, so that it cannot be cancelled halfway.
 pub(crate) fn end(shell: Pid, earlier: &[Pid]) {
     for _ in 0..ROUNDS {
-        // Until then its children are not ours. Somebody else waits for it.
+        // Until then, its children are not ours. Its owner waits for it.
         let has_died = has_died(shell);
         let strays = find().into_iter();
         let strays = strays.filter(|pid| *pid != shell && !earlier.contains(pid));
@@ -53,7 +53,7 @@ pub(crate) fn end(shell: Pid, earlier: &[Pid]) {
     warn!("Processes that a hook left cannot be ended: look for them with `ps`");
 }
 
-/// Lets dead ones go, except `tunnel`, which somebody else waits for.
+/// Reaps dead processes except `tunnel`, whose owner waits for it.
 pub(crate) fn reap(tunnel: Option<Pid>) {
     for pid in find() {
         if Some(pid) != tunnel {
@@ -65,7 +65,7 @@ pub(crate) fn reap(tunnel: Option<Pid>) {
 /// Whether a child has ended; does not wait for it.
 fn has_died(child: Pid) -> bool {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
-    // An error says that it has been waited for.
+    // An error means that it has been reaped.
     waitid(Id::Pid(child), look) != Ok(WaitStatus::StillAlive)
 }
 

@@ -4,7 +4,7 @@ use nix::sys::prctl::set_child_subreaper;
 
 use super::*;
 
-/// A hook ends what others of this process leave, too.
+/// A hook also kills what other hooks of this process leave.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -56,7 +56,7 @@ fn a_hook_that_takes_too_long_is_ended_with_all_that_it_started() {
          until [ $(wc -l < {pids_path}) = 3 ]; do :; done; cat"
     );
     let mut hooks = scene.hooks(&[&format!("{command} < <(sleep 1000)")]);
-    // It has ample time to get there: the file is complete when it hangs.
+    // It has ample time: the file is complete by the time it hangs.
     hooks.limit = Duration::from_secs(2);
     let outcome = scene.wait_for(hooks);
     assert!(

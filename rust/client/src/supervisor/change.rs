@@ -1,4 +1,4 @@
-//! Changes that somebody asks for: another configuration, another mark, a pause.
+//! Requested changes: another configuration, another mark, a pause.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,7 @@ use super::Supervisor;
 use crate::{changed, hooks::ensure_hooks_may_run};
 
 impl Supervisor {
-    /// Reads the configuration again and makes the difference; returns warnings. An error changes nothing.
+    /// Reads the configuration again and applies the difference; returns warnings. An error changes nothing.
     pub(super) async fn reload(&mut self) -> anyhow::Result<Vec<String>> {
         let loaded = convoy_config::read(&self.path);
         let loaded = loaded.map_err(|report| anyhow!("{}", report.render(false)))?;
@@ -39,8 +39,8 @@ impl Supervisor {
             .collect())
     }
 
-    /// The mark that another configuration gets. One that somebody has set stays until the configured one changes;
-    /// one that was chosen stays while it is needed.
+    /// Returns the mark for a new configuration. A mark set by another program stays until the configured one changes;
+    /// a chosen mark stays while it is needed.
     async fn mark_for(&self, new: &Config) -> anyhow::Result<Option<u32>> {
         let configured = configured_mark(new);
         let is_set = self.mark != self.picked_mark;
@@ -57,7 +57,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes the tunnel and the host to another configuration, or leaves both as they are.
+    /// Applies a new configuration to tunnel and host, or leaves both as they are.
     async fn change(&mut self, new: Config, mark: Option<u32>) -> anyhow::Result<()> {
         let former_mark = self.mark;
         let former = self.become_as(new, mark);
@@ -109,7 +109,7 @@ impl Supervisor {
         self.release_directs().await?;
         self.tell_outer().await?;
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
-            // It gets all of it when it starts again.
+            // It gets the whole configuration when it starts again.
             return Ok(());
         };
         process.set(&update).await?;
@@ -117,8 +117,8 @@ impl Supervisor {
         self.tell_directs().await
     }
 
-    /// Decides about a mark that somebody else gives the tunnel: rules and kill switch come first. A port
-    /// concerns nothing on the host.
+    /// Decides about a mark that another program sets on the tunnel: rules and kill switch come first. A port affects
+    /// nothing on the host.
     pub(super) async fn on_question(&mut self, id: u64, fwmark: Option<u32>) {
         let refused = match fwmark {
             Some(mark) => self.follow_mark(mark).await.err(),
@@ -190,7 +190,7 @@ impl Supervisor {
         Ok(Some(Event::Resumed))
     }
 
-    /// Notes a pause, also for the time after this process.
+    /// Records a pause, also for a later process.
     pub(super) fn note_pause(&mut self, until: Option<SystemTime>) {
         self.state.paused_until = until.map(seconds);
         if let Err(error) = self.state.write(&self.config.name) {

@@ -1,5 +1,5 @@
-//! Tells the tunnel of direct paths and TURN servers, as the configuration, this machine's addresses and the look-ups of servers have
-//! them.
+//! Sends the tunnel its direct paths and TURN servers, from the configuration, this machine's addresses and the
+//! servers' look-ups.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Supervisor;
 
 impl Supervisor {
-    /// Tells the tunnel's process what it does not know of its direct paths and TURN servers.
+    /// Sends the tunnel's process the direct paths and TURN servers that it lacks.
     pub(super) async fn tell_directs(&mut self) -> anyhow::Result<()> {
         if self.directs.lacks_hosts(&self.config)
             && let Some(host) = &mut self.host
@@ -37,7 +37,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Takes direct peers from the tunnel's process that are about to become its peers.
+    /// Removes direct peers that are about to become ordinary peers from the tunnel's process.
     pub(super) async fn release_directs(&mut self) -> anyhow::Result<()> {
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return Ok(());
@@ -55,7 +55,7 @@ impl Supervisor {
         self.follow_directs().await;
     }
 
-    /// Tells the tunnel what has changed by itself.
+    /// Sends the tunnel changes that nobody asked for.
     pub(super) async fn follow_directs(&mut self) {
         if let Err(error) = self.tell_directs().await {
             // A tunnel that has died gets the message when it starts again.

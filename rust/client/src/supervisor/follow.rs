@@ -1,4 +1,4 @@
-//! Follows what changes by itself: the peers' addresses, the paths to them, and the tunnel's process.
+//! Follows changes that nobody asked for: the peers' addresses, the paths to them, and the tunnel's process.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use super::Supervisor;
 use crate::changed::Changed;
 
 impl Supervisor {
-    /// Starts due look-ups, and tells the tunnel and the host which addresses have changed.
+    /// Starts due look-ups, and passes changed addresses on to the tunnel and the host.
     pub(super) async fn follow_addresses(&mut self) {
         if self.addresses.is_due(Instant::now()) {
             self.follow_resolvers().await;
@@ -46,7 +46,7 @@ impl Supervisor {
         }
     }
 
-    /// Keeps look-ups out of the tunnel if other name servers are to be asked.
+    /// Keeps look-ups outside the tunnel if the name servers to ask have changed.
     async fn follow_resolvers(&mut self) {
         let outside = self.addresses.outside(&self.config);
         if outside.resolvers != self.resolvers
@@ -74,7 +74,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Makes the tunnel report the handshakes that matter by now.
+    /// Makes the tunnel report the handshakes that matter now.
     pub(super) async fn follow_handshakes(&mut self) -> anyhow::Result<()> {
         let is_watched_anew = self.events.take_change();
         if !self.path_mtu.take_change() && !is_watched_anew {
@@ -102,7 +102,7 @@ impl Supervisor {
         self.path_mtu.begin(&self.config, self.applied.mtu);
     }
 
-    /// Lowers the MTU to what a probe has found.
+    /// Lowers the MTU to the size that a probe has found.
     pub(super) async fn on_probed(&mut self, narrow: Option<Narrow>) {
         let Some(narrow) = narrow else { return };
         if let Err(error) = self.apply().await {
@@ -112,7 +112,7 @@ impl Supervisor {
         warn!("{}", narrow.text(self.applied.mtu));
     }
 
-    /// Forgets what was found of the paths, as these are others.
+    /// Forgets measurements of the paths, since the paths have changed.
     pub(super) async fn forget_paths(&mut self) {
         let had_limit = self.path_mtu.network_changed(&self.config);
         if had_limit && let Err(error) = self.apply().await {
@@ -121,7 +121,7 @@ impl Supervisor {
         }
     }
 
-    /// After a failure, it may be either the former or the new one.
+    /// After a failure, either the former or the new value may be in effect.
     async fn look_at_mtu(&mut self) {
         let Some(host) = &mut self.host else { return };
         match host.mtu().await {
@@ -130,7 +130,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes what was found of the paths, for the next supervisor.
+    /// Records measurements of the paths for the next supervisor.
     pub(super) fn note_paths(&mut self) {
         let paths = self.path_mtu.noted(&self.config);
         if paths == self.state.paths {
@@ -179,7 +179,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes over what the host warns of by now, and tells what is new.
+    /// Updates the host's warnings and announces new ones.
     pub(super) fn on_warnings(&mut self, warnings: Vec<String>) {
         let former = std::mem::replace(&mut self.applied.warnings, warnings);
         for warning in &self.applied.warnings {
@@ -190,7 +190,7 @@ impl Supervisor {
         }
     }
 
-    /// Gives a tunnel process that was started in place of a dead one its configuration.
+    /// Configures a tunnel process that was started in place of a dead one.
     pub(super) async fn configure_again(&mut self) {
         match self.set_up_again().await {
             Ok(()) => warn!(
@@ -224,7 +224,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Notes what somebody else has changed in the tunnel, for its next process.
+    /// Records changes that another program has made to the tunnel, for its next process.
     pub(super) async fn note_changes(&mut self) {
         let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
             return;

@@ -1,4 +1,4 @@
-//! Another log level for a time, in both processes.
+//! A temporary log level, in both processes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use convoy_process::logging::{LogLevel, live};
 use super::Supervisor;
 
 impl Supervisor {
-    /// Changes it where there is a log; returns where there is none.
+    /// Changes the level in each process that logs; returns those that do not.
     pub(super) async fn set_log(
         &self,
         level: LogLevel,

@@ -1,4 +1,4 @@
-//! Facts that the supervisor knows for metrics.
+//! The supervisor's own facts, for metrics.
 
 use convoy_config::encode_key;
 use convoy_keeper::KeptTunnel;
@@ -9,7 +9,7 @@ use super::Supervisor;
 use crate::port_forward::for_hooks;
 
 impl Supervisor {
-    /// Returns what its tunnel's process does not know.
+    /// Returns the facts that the tunnel's process does not know.
     pub(super) async fn observe(&self, state: &State) -> Client {
         let is_closed = self.is_kill_switch_closed().await;
         let peers = self.config.peers.iter().chain(self.config.outer_peers());

@@ -1,4 +1,4 @@
-//! The tunnel through which this one goes: both share a process, and no other tunnel has it meanwhile.
+//! The outer tunnel: both share a process, and no other tunnel may use it meanwhile.
 
 use anyhow::{anyhow, bail, ensure};
 use convoy_config::{Config, encode_key};
@@ -10,7 +10,7 @@ use super::Supervisor;
 use crate::{lock::reserve, state::State};
 
 impl Supervisor {
-    /// Tells the tunnel's process through which other one it goes, if it does not know. Before that, it sends nothing.
+    /// Sends the tunnel's process its outer tunnel, if it lacks it. Until then, the process sends nothing.
     pub(super) async fn tell_outer(&mut self) -> anyhow::Result<()> {
         let addresses = &self.addresses;
         let news = self.outer.news(&self.config, |peer| addresses.of(peer));
@@ -24,7 +24,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells the tunnel what has changed by itself.
+    /// Sends the tunnel changes that nobody asked for.
     pub(super) async fn follow_outer(&mut self) {
         if let Err(error) = self.tell_outer().await {
             // A tunnel that has died gets the message when it starts again.
@@ -32,7 +32,7 @@ impl Supervisor {
         }
     }
 
-    /// Refuses a configuration that goes through another tunnel than the present one: its process does not.
+    /// Refuses a configuration with a different outer tunnel, which the running process cannot switch to.
     pub(super) fn ensure_same_outer(&self, new: &Config) -> anyhow::Result<()> {
         let name = |config: &Config| config.via.as_ref().map(|via| via.config.name.clone());
         let own = &self.config.name;
@@ -67,7 +67,7 @@ impl Supervisor {
 }
 
 impl Supervisor {
-    /// Warns of endpoints whose names have led to addresses that the outer tunnel does not reach.
+    /// Warns of endpoints whose names resolved to addresses that the outer tunnel does not reach.
     pub(super) fn unreached(&self) -> Vec<String> {
         let Some(via) = &self.config.via else {
             return Vec::new();

@@ -16,7 +16,7 @@ use crate::{
     port_forward,
 };
 
-/// Something that has happened to the tunnel or to its host.
+/// An event of the tunnel or its host.
 pub(super) enum Happening {
     Host(Result<HostEvent, HostError>),
     Tunnel(KeptEvent),
@@ -25,9 +25,9 @@ pub(super) enum Happening {
     /// A look-up has ended, or is due.
     Addresses,
     Probed(Option<Narrow>),
-    /// The router forwards the port, or does so no longer.
+    /// The router forwards the port, or no longer does.
     PortMapping,
-    /// The provider forwards a port, or does so no longer, or hooks have ended.
+    /// The provider forwards a port, or no longer does; or hooks have finished.
     PortForward(port_forward::Change),
 }
 
@@ -113,7 +113,7 @@ impl Place for Supervisor {
     }
 
     async fn settle(&mut self, state: &State) -> Option<Event> {
-        // What a request has interrupted.
+        // Interrupted by a request.
         if let Some(host) = &mut self.host
             && let Err(error) = host.catch_up().await
         {
@@ -184,7 +184,7 @@ impl Supervisor {
     }
 }
 
-/// Returns the event of an effect for a client or, if it failed, tells the client why.
+/// Returns the event of an effect done for a client or, if it failed, gives the client the reason.
 fn or_answer(outcome: anyhow::Result<Option<Event>>, asked: &mut Option<Asked>) -> Option<Event> {
     match outcome {
         Ok(event) => event,

@@ -6,8 +6,8 @@ use super::Supervisor;
 use crate::port_forward::{Change, News, target};
 
 impl Supervisor {
-    /// Begins or ends to ask for a port, as the configuration wants it by now, and tells what has come of it. Waits for
-    /// neither gateway nor hooks.
+    /// Starts or stops asking for a port, as the configuration says, and announces the outcome. Waits for neither
+    /// gateway nor hooks.
     pub(super) fn follow_port_forward(&mut self) {
         match target(&self.config) {
             Some(target) => self.port_forward.keep(target),
@@ -36,7 +36,7 @@ impl Supervisor {
         }
     }
 
-    /// Writes a change to the log; what it means for others follows.
+    /// Logs a change and passes it on.
     pub(super) fn on_port_forward(&mut self, change: Change) {
         match change {
             Change::HooksEnded(Err(error)) => warn!("{error}"),

@@ -1,4 +1,4 @@
-//! Follows the port that the router is asked to forward, and what the router says.
+//! Follows the port mapping that the router is asked for, and its answers.
 
 use convoy_desired::wants_port_map;
 use convoy_keeper::KeptTunnel;
@@ -9,7 +9,7 @@ use super::Supervisor;
 use crate::state::State;
 
 impl Supervisor {
-    /// Begins or ends the forwarding of the tunnel's port, as the configuration wants it by now. Waits for no router.
+    /// Starts or stops the forwarding of the tunnel's port, as the configuration says. Does not wait for the router.
     pub(super) async fn follow_port_map(&mut self) {
         let before = self.port_map.external();
         if wants_port_map(&self.config) {
@@ -25,14 +25,14 @@ impl Supervisor {
         }
     }
 
-    /// Tells the tunnel what the router has said.
+    /// Passes the router's answer on to the tunnel.
     pub(super) async fn on_port_mapping(&mut self) {
         self.port_map.log();
         self.follow_directs().await;
     }
 
-    /// Notes the mapping of an earlier supervisor or, if none is wanted any more, ends it while the kill switch of that
-    /// one is still there.
+    /// Adopts the mapping of an earlier supervisor or, if none is configured any more, ends it while that supervisor's
+    /// kill switch is still there.
     pub(super) async fn inherit_mapping(&mut self) {
         let earlier = self.earlier.as_ref();
         let Some(mapping) = earlier.and_then(State::mapping).cloned() else {
@@ -58,7 +58,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes the mapping, for somebody who takes the tunnel down or over after this process.
+    /// Records the mapping for a later process that takes the tunnel down or over.
     fn note_port_mapping(&mut self) {
         let noted = self.state.mapping();
         let mapping = self.port_map.to_note(noted);

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use super::Supervisor;
 
 impl Supervisor {
-    /// Does what a client asks that changes no state, and answers it.
+    /// Serves a client's request that changes no state.
     pub(super) async fn on_request(&mut self, asked: Asked, state: &State) {
         let Asked {
             request,
@@ -35,13 +35,13 @@ impl Supervisor {
             Request::Subscribe => self.subscribe(subscriber).await,
             Request::Reload => self.reload().await,
             Request::Log { level, seconds } => self.set_log(level, seconds).await,
-            // The state decides about these.
+            // Left to the state.
             Request::Down | Request::Pause { .. } | Request::Resume => Ok(Vec::new()),
         };
         answer(reply, outcome);
     }
 
-    /// Words a refusal.
+    /// Phrases a refusal.
     pub(super) fn refusal(&self, refusal: Refusal) -> anyhow::Error {
         let name = &self.config.name;
         match refusal {
@@ -53,7 +53,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads the files again, as a signal wants.
+    /// Reads the files again on a signal.
     pub(super) async fn on_reload(&mut self, state: &State) {
         notify::reloading();
         match self.reload().await {
@@ -99,7 +99,7 @@ impl Supervisor {
         None
     }
 
-    /// Lets the host go: the interface is in another network namespace, where it is somebody else's.
+    /// Releases the host: the interface has moved to another network namespace and is no longer ours.
     pub(super) async fn release_host(&mut self) {
         let Some(host) = self.host.take() else { return };
         let name = &self.config.name;
@@ -151,13 +151,13 @@ impl Supervisor {
                 why,
             } => self.events.path(&self.config, peer, (remote, kind, why)),
             TunnelEvent::Relay { peer, server } => self.events.relay(&self.config, peer, server),
-            // The state decides about these.
+            // Left to the state.
             TunnelEvent::Asks { .. } | TunnelEvent::Ended { .. } | TunnelEvent::Died => {}
         }
         None
     }
 
-    /// Notes that the tunnel's process is gone, and tells subscribers.
+    /// Records that the tunnel's process has ended, and tells subscribers.
     pub(super) async fn note_death(&mut self) {
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.perform(Effect::NoteDeath).await;
@@ -176,7 +176,7 @@ impl Supervisor {
         self.path_mtu.want_all(&self.config);
     }
 
-    /// Notes and announces a pause.
+    /// Records and announces a pause.
     pub(super) async fn on_paused(&mut self, seconds: u64, until: SystemTime, state: &State) {
         self.note_pause(Some(until));
         warn!("Paused for {seconds} s: packets leave outside the tunnel");
@@ -185,7 +185,7 @@ impl Supervisor {
         notify::status(&self.line(state));
     }
 
-    /// Notes and announces the end of a pause.
+    /// Records and announces the end of a pause.
     pub(super) async fn on_resumed(&mut self, is_asked: bool, state: &State) {
         self.note_pause(None);
         match is_asked {

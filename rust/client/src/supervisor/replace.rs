@@ -1,7 +1,7 @@
-//! SIGUSR2: another version of the program has been installed, and this process is to become that.
+//! SIGUSR2: another version of the program has been installed, and this process becomes it.
 //!
-//! As after a crash, the tunnel goes on by itself until the new version takes it over. Routes, name servers and kill
-//! switch stay in place, and no hook runs.
+//! As after a crash, the tunnel keeps running until the new version takes it over. Routes, name servers and kill switch
+//! stay in place, and no hook runs.
 
 use std::{
     convert::Infallible,
@@ -23,18 +23,18 @@ use tracing::info;
 
 use super::Supervisor;
 
-/// How long the new version may take to read the configuration.
+/// Time limit for the new version to read the configuration.
 const CHECK_TIME: Duration = Duration::from_secs(10);
 
 impl Supervisor {
-    /// Executes the program's file, if what is there now accepts the configuration; returns only an error.
+    /// Executes the program's file if the version there accepts the configuration; returns only on error.
     ///
-    /// All that can be refused is tried before: the next process would have no way back.
+    /// Everything that could be refused is checked first: the next process would have no way back.
     pub(super) async fn replace(&mut self, state: &State) -> anyhow::Result<Infallible> {
         self.check().await?;
         metrics::ensure_reopenable(&self.daemon.metrics)?;
         socket::ensure_bindable(&places::control(&self.config.name))?;
-        // Only the other version may understand the file.
+        // The file may be readable only by the other version.
         if convoy_config::read(&self.path).is_ok() {
             let changed = self.reload().await;
             changed.context("cannot make what the configuration says now")?;

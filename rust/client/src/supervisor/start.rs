@@ -1,4 +1,4 @@
-//! The steps on the way up. What a failed step leaves, [`take_down`](crate::take_down) undoes.
+//! The steps on the way up. [`take_down`](crate::take_down) undoes what a failed step leaves.
 
 use std::time::{Instant, SystemTime};
 
@@ -94,7 +94,7 @@ impl Supervisor {
         Ok((supervisor, start))
     }
 
-    /// Looks for what an earlier supervisor left.
+    /// Looks for remains of an earlier supervisor.
     pub(super) async fn find_tunnel(&mut self) -> anyhow::Result<Found> {
         self.earlier = State::read(&self.config.name);
         self.inherit_mapping().await;
@@ -116,7 +116,7 @@ impl Supervisor {
         KeptTunnel::adopt(name, &self.daemon, has_outer).await
     }
 
-    /// Goes on with a tunnel that runs.
+    /// Takes over a running tunnel.
     pub(super) async fn take_over(&mut self) -> anyhow::Result<()> {
         let name = self.config.name.clone();
         ensure!(
@@ -146,7 +146,7 @@ impl Supervisor {
         self.configure(false).await
     }
 
-    /// Replaces the process of another version.
+    /// Replaces a tunnel process of another version.
     pub(super) async fn replace_process(&mut self) -> anyhow::Result<()> {
         info!("It belongs to another version: replacing its process");
         if let Some(tunnel) = &mut self.tunnel {
@@ -155,14 +155,14 @@ impl Supervisor {
         self.configure(true).await
     }
 
-    /// Makes the interface, and starts and configures a process for it.
+    /// Creates the interface, then starts and configures a process for it.
     pub(super) async fn start_tunnel(&mut self) -> anyhow::Result<()> {
         let (name, has_outer) = (&self.config.name, self.config.via.is_some());
         self.tunnel = Some(KeptTunnel::start(name, &self.daemon, has_outer).await?);
         self.configure(true).await
     }
 
-    /// Fails if somebody else has the interface. Ours may take a moment to go if its processes were killed.
+    /// Fails if another program owns the interface. Ours may take a moment to disappear if its processes were killed.
     pub(super) async fn free_name(&mut self) -> anyhow::Result<Event> {
         let name = self.config.name.clone();
         let deadline = Instant::now() + ENDING_TIME;
@@ -178,7 +178,7 @@ impl Supervisor {
             bail!(owner::refusal(&name, signs));
         }
         if let Err(reason) = &self.config.hooks_trusted {
-            // It would read the file again, and run whatever hooks are in there by then.
+            // It would read the file again and run the hooks that it contains by then.
             bail!(
                 "`wg-quick down {path}` may not run: {reason} (fix: let only root write to it, or take {name} down \
                  yourself)",
@@ -206,7 +206,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells everybody that the tunnel is up.
+    /// Announces that the tunnel is up.
     pub(super) fn tell_caller(&mut self) -> anyhow::Result<()> {
         for warning in &self.applied.warnings {
             match &self.terminal {
@@ -221,7 +221,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Gives the tunnel its configuration: all of it, or what it lacks.
+    /// Configures the tunnel: wholly, or with the settings that it lacks.
     pub(super) async fn configure(&mut self, is_new: bool) -> anyhow::Result<()> {
         self.choose_mark().await?;
         self.outer.begin();
@@ -283,7 +283,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Removes the peer that is this machine itself, if a hook has set the key that tells it.
+    /// Removes the peer that is this machine itself, which a private key set by a hook may reveal.
     pub(super) async fn find_this_machine(&mut self) -> anyhow::Result<()> {
         if self.config.interface.private_key.is_some() {
             return Ok(());
@@ -308,7 +308,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Leaves out the peer whose key a hook has given this machine.
+    /// Leaves out the peer whose private key a hook has given this machine.
     pub(super) fn without_this_machine(&self, mut config: Config) -> Config {
         if config.interface.private_key.is_none() {
             let is_other = |peer: &Peer| Some(peer.public_key.value) != self.this_machine;

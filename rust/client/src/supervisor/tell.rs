@@ -1,4 +1,4 @@
-//! Reports of the supervisor about itself.
+//! The supervisor's reports about itself.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::Supervisor;
 
-/// How long the tunnel may take to show its state.
+/// Time limit for the tunnel to report its state.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Supervisor {
-    /// The answer to `convoy status`.
+    /// Makes the answer to `convoy status`.
     pub(super) async fn status(&mut self, state: &State) -> Reply {
         let process = self.tunnel.as_mut().and_then(KeptTunnel::process);
         let report = match process {
@@ -71,13 +71,13 @@ impl Supervisor {
         Reply::Status(Box::new(status))
     }
 
-    /// Tells one more subscriber of all that happens from now on.
+    /// Adds a subscriber, which gets all events from now on.
     pub(super) async fn subscribe(
         &mut self,
         subscriber: Option<mpsc::Sender<Event>>,
     ) -> anyhow::Result<Vec<String>> {
         let subscriber = subscriber.context("a subscription needs a subscriber")?;
-        // Its present state is no news.
+        // Its present state is not an event.
         self.tell_kill_switch().await;
         if self.events.subscribe(subscriber) {
             // Before the report, so that nothing is missed in between.
@@ -91,13 +91,13 @@ impl Supervisor {
         Ok(Vec::new())
     }
 
-    /// Tells subscribers if the kill switch has been opened or closed.
+    /// Announces that the kill switch was opened or closed, if it was.
     pub(super) async fn tell_kill_switch(&mut self) {
         let is_closed = self.is_kill_switch_closed().await;
         self.events.kill_switch(is_closed);
     }
 
-    /// Whether the kernel has a kill switch that is closed, whatever the file says.
+    /// Whether a closed kill switch is in the kernel, whatever the file says.
     pub(super) async fn is_kill_switch_closed(&self) -> bool {
         if kill_switch(&self.config.interface).is_none() {
             return false;
@@ -108,12 +108,12 @@ impl Supervisor {
         }
     }
 
-    /// A line for the service manager.
+    /// Makes a line for the service manager.
     pub(super) fn line(&self, state: &State) -> String {
         line(&self.path, condition(state))
     }
 
-    /// Returns what `convoy status` warns of.
+    /// Returns the warnings of `convoy status`.
     pub(super) fn warnings(&self, is_kill_switch_closed: bool, state: &State) -> Vec<String> {
         let mut warnings = self.applied.warnings.clone();
         let wants_kill_switch = kill_switch(&self.config.interface).is_some();
