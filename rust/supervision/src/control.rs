@@ -1,5 +1,5 @@
-//! The supervisor's socket, `/run/convoy/NAME.control`: one line of JSON asks, one answers. After the answer to
-//! [`Request::Subscribe`], there is a line for each event.
+//! The supervisor's socket, `/run/convoy/NAME.control`: a request is one line of JSON, as is the answer. After the
+//! answer to [`Request::Subscribe`], each event is a line.
 
 mod message;
 mod subscription;
@@ -40,14 +40,14 @@ pub(crate) const MAX_REPLY: usize = 64 << 20;
 /// The most clients at once; further ones wait until they are accepted.
 const MAX_CLIENTS: u32 = 8;
 
-/// How long a supervisor may take to tell its status; it waits for its tunnel, too.
+/// Time limit for a supervisor's status, for which it may wait for its tunnel.
 const STATUS_TIME: Duration = Duration::from_secs(15);
 
-/// How long a supervisor that was killed may take to close its socket, and how often to try again.
+/// Time limit for a killed supervisor to close its socket, and the pause between attempts.
 const DYING_TIME: Duration = Duration::from_secs(1);
 const DYING_PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause after a connection could not be accepted.
+/// The pause after a failed accept(2).
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The supervisor's end.
@@ -76,11 +76,11 @@ impl Control {
         })
     }
 
-    /// The next request. May be cancelled.
+    /// Waits for the next request. May be cancelled.
     pub async fn next(&mut self) -> Asked {
         match self.requests.recv().await {
             Some(asked) => asked,
-            // Nobody accepts any more, which only a panic can cause.
+            // The acceptor has ended, which only a panic can cause.
             None => std::future::pending().await,
         }
     }
@@ -93,13 +93,13 @@ impl Control {
                 return reply;
             }
             let reason = reason.to_owned();
-            // A client that has left is not interested; nor below.
+            // The client may have left, here and below.
             let _ = reply.send(Reply::Failed { reason });
         }
     }
 
-    /// Removes the socket, so that nobody finds a supervisor here any more. Then answers the last clients, and
-    /// waits, for a limited time, until they have read it.
+    /// Removes the socket, so that clients no longer find a supervisor here. Then answers the last clients and waits,
+    /// for a limited time, until they have read the answers.
     pub async fn finish(mut self, clients: Vec<oneshot::Sender<Reply>>, reply: &Reply) {
         self.accepting.abort();
         self.file.remove();
@@ -117,7 +117,7 @@ impl Control {
 
 async fn accept(listener: UnixListener, clients: Arc<Semaphore>, requests: mpsc::Sender<Asked>) {
     let places = Arc::new(Semaphore::new(MAX_SUBSCRIBERS));
-    // It fails only once the semaphore is closed, which nobody does.
+    // It fails only once the semaphore is closed, which never happens.
     while let Ok(permit) = Arc::clone(&clients).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -132,7 +132,7 @@ async fn accept(listener: UnixListener, clients: Arc<Semaphore>, requests: mpsc:
     }
 }
 
-/// Serves one client, for as long as it has its permit.
+/// Serves one client while it holds its permit.
 async fn serve(
     mut stream: UnixStream,
     requests: mpsc::Sender<Asked>,
@@ -167,7 +167,7 @@ async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
     parse(&line)
 }
 
-/// Reads a request from one line, with its end.
+/// Reads a request from one line, including the line feed.
 fn parse(line: &[u8]) -> Result<Request, String> {
     match line.split_last() {
         Some((b'\n', request)) => serde_json::from_slice(request)
@@ -179,34 +179,34 @@ fn parse(line: &[u8]) -> Result<Request, String> {
     }
 }
 
-/// Why a supervisor did not answer.
+/// Reason why a supervisor did not answer.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// Nobody listens.
+    /// Nothing listens.
     #[error("no supervisor is running")]
     NoSupervisor,
-    /// It is in another network namespace, where the interface is another one.
+    /// It is in another network namespace and has a different interface of that name.
     #[error(
         "this tunnel is in {0}, and there is none of its name here (fix: `{entry} convoy …` asks it)",
         entry = .0.entry()
     )]
     Elsewhere(NetworkNamespace),
-    /// The socket cannot be used.
+    /// The socket is unusable.
     #[error("cannot ask the supervisor: {0}{fix}", fix = fix(.0))]
     Io(#[from] io::Error),
     /// It ended before it answered.
     #[error("the supervisor ended before it answered: see its log")]
     Ended,
-    /// It has not answered in time.
+    /// It did not answer in time.
     #[error("the supervisor does not answer: `kill -9` ends it, and `convoy up` starts another")]
     Silent,
-    /// It belongs to another version.
+    /// It is of another version.
     #[error("the supervisor's answer is not known to this version of convoy: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
-/// Asks the supervisor that listens at `path`, and waits for as long as it takes, but for its status only
-/// `STATUS_TIME`. One that dies meanwhile may still take connections for a moment.
+/// Asks the supervisor that listens at `path` and waits as long as necessary, but at most `STATUS_TIME` for its status.
+/// A dying supervisor may still accept connections for a moment.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
     let deadline = Instant::now() + DYING_TIME;
     let limit = matches!(request, Request::Status).then_some(STATUS_TIME);
@@ -238,7 +238,7 @@ fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<R
     Ok(serde_json::from_slice(&answer)?)
 }
 
-/// The network namespace of the process at the other end, if that is another one.
+/// Returns the network namespace of the process at the other end, if it differs from ours.
 fn elsewhere(stream: &StdUnixStream) -> Option<NetworkNamespace> {
     let process = getsockopt(stream, PeerCredentials).ok()?.pid();
     let theirs = NetworkNamespace::of_process(process.cast_unsigned())?;

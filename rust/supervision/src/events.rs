@@ -1,4 +1,4 @@
-//! Events: what happens to a tunnel, as it happens.
+//! Events of a tunnel, as they happen.
 //!
 //! ```text
 //!  supervisor ─ Events ─▶ a queue for each subscriber ─▶ /run/convoy/NAME.control ─▶ convoy events
@@ -33,21 +33,21 @@ pub const SCHEMA: &str = include_str!("../schema/events.schema.json");
 /// The most peers whose handshakes are followed, so that the message that names them fits.
 const MAX_FOLLOWED: usize = 10_000;
 
-/// Events that a supervisor tells of its tunnel.
+/// Events that a supervisor reports about its tunnel.
 #[derive(Debug)]
 pub struct Events {
     interface: String,
     subscribers: Subscribers,
     presence: Presence,
     is_kill_switch_closed: bool,
-    /// The port that is forwarded, for subscribers who come later.
+    /// The forwarded port, for later subscribers.
     port: Option<What>,
-    /// Whether there was a subscriber when the tunnel was last told what to report.
+    /// Whether there was a subscriber when the tunnel's reports were last configured.
     was_watched: bool,
 }
 
 impl Events {
-    /// Creates the events of a tunnel that nobody follows yet.
+    /// Creates the events of a tunnel without subscribers.
     pub fn new(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
@@ -71,7 +71,7 @@ impl Events {
         is_first
     }
 
-    /// Takes the tunnel's present state, which is no news.
+    /// Records the tunnel's present state without an event.
     pub fn begin(&mut self, report: &Report, now: Instant) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = time.unwrap_or_default().as_secs();
@@ -112,7 +112,7 @@ impl Events {
         outer.chain(peers).take(most)
     }
 
-    /// Tells all subscribers.
+    /// Sends an event to all subscribers.
     pub fn publish(&mut self, what: What) {
         if !self.subscribers.is_empty() {
             self.subscribers.publish(&Event::now(&self.interface, what));
@@ -129,7 +129,7 @@ impl Events {
         }
     }
 
-    /// Call when a port is forwarded, or another one.
+    /// Call when a port is newly forwarded.
     pub fn port_forwarded(&mut self, port: &ForwardedPort) {
         let what = What::PortForwarded {
             port: port.port,
@@ -139,15 +139,15 @@ impl Events {
         self.publish(what);
     }
 
-    /// Call when a port that was forwarded is lost.
+    /// Call when the forwarded port is lost.
     pub fn port_lost(&mut self, reason: String) {
         self.port = None;
         self.publish(What::PortLost { reason });
     }
 
-    /// Call when a handshake of a peer has come to something.
+    /// Call when a handshake of a peer has an outcome.
     pub fn handshake(&mut self, config: &Config, peer: PublicKey, outcome: Outcome, now: Instant) {
-        // Of a direct peer, the path matters.
+        // For a direct peer, the path matters instead.
         let mut peers = config.peers.iter().chain(config.outer_peers());
         if self.subscribers.is_empty() || !peers.any(|it| it.public_key.value == peer) {
             return;
@@ -165,8 +165,8 @@ impl Events {
         self.tell(config, peer, change);
     }
 
-    /// Call when data to a direct peer takes another path: a direct one with its address and how that came to be known,
-    /// or the hub's with the reason.
+    /// Call when data to a direct peer takes another path: a direct one, with its address and kind, or the hub, with
+    /// the reason.
     pub fn path(
         &mut self,
         config: &Config,

@@ -1,13 +1,13 @@
-//! Loop of every supervisor: performs what a tunnel's state asks for, and tells the state what happens.
+//! The loop of every supervisor: performs the effects that a tunnel's state asks for, and feeds events to the state.
 //!
-//! 1. A [`Place`] is what a supervisor supervises: as root, or without.
+//! 1. A [`Place`] is the supervised tunnel and its host, as root or without.
 //! 2. [`Life::serve`] brings it up and keeps it; [`Life::take_down`] ends it.
 //! 3. [`Outside`] is who asks meanwhile: clients ([`control`]), [`signals`], the service manager ([`notify`]), and a
 //!    machine that wakes up ([`sleep`]).
 //! 4. [`events`] go to subscribers.
 //!
-//! Supervisors call it, and clients [`control::ask`]. What happens next is decided by `convoy_lifecycle`; this crate
-//! touches neither the host's network nor a tunnel, and reads no configuration file.
+//! Supervisors call it; clients call [`control::ask`]. `convoy_lifecycle` decides what happens next; this crate touches
+//! neither the host's network nor a tunnel, and reads no configuration file.
 
 pub mod control;
 pub mod events;
@@ -34,13 +34,13 @@ use crate::{
 /// Work that goes on while its tunnel is served.
 pub type Work<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// Where a tunnel is, and what it is made of: everything that effects touch.
+/// The place of a tunnel: everything that effects touch.
 #[expect(
     async_fn_in_trait,
     reason = "the loop and its place stay on one thread"
 )]
 pub trait Place {
-    /// Something that has happened there.
+    /// Event of the place.
     type Happening;
 
     /// Returns whether the tunnel has a process and its interface.
@@ -49,7 +49,7 @@ pub trait Place {
     /// Takes a step. It is dropped if the start is interrupted.
     async fn step(&mut self, step: Step) -> anyhow::Result<Progress>;
 
-    /// Performs an effect that is no step, in the state that has asked for it.
+    /// Performs an effect that is not a step, in the state that asked for it.
     async fn perform(
         &mut self,
         effect: Effect,
@@ -62,10 +62,10 @@ pub trait Place {
         None
     }
 
-    /// Waits for the next happening. May be cancelled.
+    /// Waits for the next event. May be cancelled.
     async fn next(&mut self, state: &State) -> Self::Happening;
 
-    /// Reacts to a happening; returns an event if the state must decide.
+    /// Reacts to an event; returns one for the state if that must decide.
     async fn react(&mut self, happening: Self::Happening, state: &State) -> Option<Event>;
 }
 
@@ -73,7 +73,7 @@ pub trait Place {
 pub enum Progress {
     /// It ends with this event.
     Ended(Event),
-    /// It goes on while the tunnel asks questions, which hooks may cause. Dropping it ends it.
+    /// It continues while the tunnel asks questions, which hooks may cause. Dropping it ends it.
     Goes(Work<anyhow::Result<()>>),
 }
 
@@ -86,10 +86,10 @@ impl Progress {
 
 /// Clients and signals.
 pub struct Outside {
-    /// `None` if nobody can ask.
+    /// `None` if there are no clients.
     control: Option<Control>,
     signals: Option<Signals>,
-    /// Ends once nobody wants the tunnel any more.
+    /// Completes once the caller no longer wants the tunnel.
     caller_leaves: Work<()>,
     /// Clients that wait for the end of the tunnel.
     clients: Vec<oneshot::Sender<Reply>>,
@@ -110,7 +110,7 @@ impl Outside {
         }
     }
 
-    /// Listens to nobody.
+    /// Listens to no client and no signal.
     pub fn nobody() -> Self {
         Self {
             control: None,
@@ -120,14 +120,15 @@ impl Outside {
         }
     }
 
-    /// Answers the clients that have waited for the end, once nobody finds a supervisor here any more.
+    /// Answers the clients that waited for the end, once no new client can find this supervisor.
     pub async fn finish(self, reply: &Reply) {
         if let Some(control) = self.control {
             control.finish(self.clients, reply).await;
         }
     }
 
-    /// Waits for what ends a start. Once the tunnel goes down, only lets clients wait. May be cancelled.
+    /// Waits for an event that interrupts the start. Once the tunnel is going down, only keeps clients waiting. May be
+    /// cancelled.
     async fn interruption(&mut self, state: &State) -> Event {
         let is_coming_up = matches!(state, State::ComingUp(_));
         let reason = match is_coming_up {
@@ -172,16 +173,16 @@ impl Outside {
     }
 }
 
-/// A tunnel's state, and what is still to be done for it.
+/// A tunnel's state and its pending effects.
 pub struct Life {
     state: State,
     effects: VecDeque<Effect>,
-    /// A step that takes its time.
+    /// A step in progress.
     work: Option<Work<anyhow::Result<()>>>,
     /// A client that waits for an answer.
     asked: Option<Asked>,
     watches: Option<(Sleep, Watchdog)>,
-    /// Why the tunnel did not come up.
+    /// Reason why the tunnel did not come up.
     failure: Option<anyhow::Error>,
 }
 
@@ -313,7 +314,7 @@ impl Life {
         }
     }
 
-    /// Keeps the error of a start, which its caller is to get as it is.
+    /// Keeps the error of a start, to be returned to the caller unchanged.
     fn failed<P: Place>(&mut self, place: &P, error: anyhow::Error) -> Event {
         let event = Event::Failed {
             reason: format!("{error:#}"),

@@ -11,12 +11,12 @@ pub fn is_requested() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// The tunnel is up.
+/// Reports that the tunnel is up.
 pub fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The configuration is being read again; [`ready`] ends this.
+/// Reports that the configuration is being read again; [`ready`] ends this.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now]),
@@ -24,12 +24,12 @@ pub fn reloading() {
     }
 }
 
-/// A line for `systemctl status`.
+/// Sends a line for `systemctl status`.
 pub fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
-/// The tunnel is being taken down.
+/// Reports that the tunnel is being taken down.
 pub fn stopping() {
     send(&[NotifyState::Stopping]);
 }
@@ -49,7 +49,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// As the environment says.
+    /// Reads the watchdog's settings from the environment.
     pub(crate) fn new() -> Self {
         Self {
             pause: sd_notify::watchdog_enabled().map(|time| time / 2),
@@ -57,7 +57,7 @@ impl Watchdog {
         }
     }
 
-    /// Waits until the watchdog must hear something; for ever if there is none. May be cancelled.
+    /// Waits until the watchdog must be notified; for ever if there is none. May be cancelled.
     pub(crate) async fn due(&self) {
         match self.pause {
             Some(_) => sleep_until(self.due).await,
@@ -65,7 +65,7 @@ impl Watchdog {
         }
     }
 
-    /// Lets the watchdog know that the supervisor is alive.
+    /// Notifies the watchdog that the supervisor is alive.
     pub(crate) fn calm(&mut self) {
         if let Some(pause) = self.pause {
             send(&[NotifyState::Watchdog]);

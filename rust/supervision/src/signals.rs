@@ -1,4 +1,4 @@
-//! The signals that a supervisor listens to.
+//! The signals that a supervisor handles.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -38,7 +38,7 @@ impl Signals {
         })
     }
 
-    /// The next signal. May be cancelled.
+    /// Waits for the next signal. May be cancelled.
     pub async fn next(&mut self) -> SignalEvent {
         tokio::select! {
             _ = self.terminate.recv() => SignalEvent::End("SIGTERM"),

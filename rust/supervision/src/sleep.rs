@@ -1,7 +1,7 @@
-//! When the machine has woken up.
+//! Detects that the machine has woken up.
 //!
-//! logind announces it (or elogind, which has the same interface). Without it the clocks tell: only the boot time
-//! goes on while the machine sleeps. Nothing polls.
+//! logind announces it (or elogind, which has the same interface). Without logind, the clocks show it: only the
+//! boot-time clock advances while the machine sleeps. Nothing polls.
 
 use std::{future::pending, time::Duration};
 
@@ -18,10 +18,10 @@ const NAME: &str = "org.freedesktop.login1";
 const PATH: &str = "/org/freedesktop/login1";
 const MANAGER: &str = "org.freedesktop.login1.Manager";
 
-/// How long the bus may take to answer.
+/// Time limit for the bus's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Shorter sleep is the clocks' inaccuracy.
+/// Shorter differences are inaccuracies of the clocks.
 const LEAST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Reports that the machine has woken up.
@@ -31,14 +31,14 @@ pub(crate) struct Sleep {
     clocks: Clocks,
 }
 
-/// Clocks that tell of sleep.
+/// Clocks that reveal sleep.
 struct Clocks {
     asleep: Asleep,
-    /// Readings when the machine may have woken up.
+    /// Receiver of readings taken when the machine may have woken up.
     readings: Fuse<BoxStream<'static, Asleep>>,
 }
 
-/// The time that the machine has slept since it was booted.
+/// Total time that the machine has slept since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asleep(Duration);
 
@@ -48,7 +48,7 @@ impl Sleep {
         Self::with(None, Clocks::watch()).await
     }
 
-    /// `address` replaces the system bus's.
+    /// Listens to the bus at `address` instead of the system bus.
     async fn with(address: Option<&str>, clocks: Clocks) -> Self {
         let signals = tokio::time::timeout(PATIENCE, signals(address)).await;
         let signals = match signals {
@@ -65,7 +65,7 @@ impl Sleep {
         Self { signals, clocks }
     }
 
-    /// Waits until the machine has woken up. Reports it twice if both logind and the clocks tell. Cancel-safe.
+    /// Waits until the machine has woken up. Reports it twice if both logind and the clocks do. Cancel-safe.
     pub(crate) async fn resumed(&mut self) {
         loop {
             let Self { signals, clocks } = self;
@@ -108,7 +108,7 @@ async fn next_signal(signals: &mut Option<SignalStream<'static>>) -> bool {
 }
 
 impl Clocks {
-    /// Reads the clocks from now on, whenever the wall clock makes a step: it does when the machine wakes up.
+    /// Reads the clocks whenever the wall clock jumps, as it does when the machine wakes up.
     fn watch() -> Self {
         let steps = Steps::watch();
         let steps = steps.inspect_err(|error| debug!("cannot watch the clocks: {error}"));
@@ -149,7 +149,7 @@ impl Asleep {
         Self(all.saturating_sub(awake))
     }
 
-    /// Takes the time until now; returns whether the machine has slept since the last.
+    /// Compares with the last reading; returns whether the machine has slept since.
     fn has_grown(&mut self, now: Self) -> bool {
         let grown = now.0.saturating_sub(self.0);
         *self = now;
@@ -202,7 +202,7 @@ mod tests {
             let clocks = Clocks::new(asleep(3_600), queue.boxed());
             let mut sleep = Sleep::with(Some(NO_BUS), clocks).await;
             for (now, has_slept) in [
-                // Somebody has set the wall clock.
+                // The wall clock was set.
                 (3_600, false),
                 (3_660, true),
                 (3_660, false),

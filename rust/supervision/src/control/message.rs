@@ -1,4 +1,4 @@
-//! Requests, answers, and how they travel: a line of JSON each.
+//! Requests and answers, each a line of JSON.
 
 use std::{io, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::events::Event;
 
-/// How long a client may take to ask, and to read.
+/// Time limit for a client to ask, and to read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request to a supervisor.
@@ -25,7 +25,7 @@ pub enum Request {
     Down,
     /// Read the configuration again.
     Reload,
-    /// Tell the status.
+    /// Report the status.
     Status,
     /// Let packets leave outside of the tunnel.
     Pause {
@@ -49,12 +49,12 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// It is done, with these warnings.
+    /// The request was carried out, with these warnings.
     Done {
         /// In words.
         warnings: Vec<String>,
     },
-    /// It is not.
+    /// The request failed.
     Failed {
         /// In words.
         reason: String,
@@ -63,14 +63,14 @@ pub enum Reply {
     Status(Box<Status>),
 }
 
-/// A request, and where its answer goes. Dropped unanswered, the client learns that the tunnel goes down.
+/// A request and its client. If it is dropped unanswered, the client is told that the tunnel is going down.
 #[derive(Debug)]
 pub struct Asked {
     /// The request.
     pub request: Request,
-    /// Where its answer goes.
+    /// Channel for the answer.
     pub reply: oneshot::Sender<Reply>,
-    /// Where events go, if it asks for them.
+    /// Channel for events, if the client subscribes.
     pub subscriber: Option<mpsc::Sender<Event>>,
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn answer(
         reply,
         subscriber,
     };
-    // If nobody takes it, the answer says so.
+    // If the request is dropped, the answer says so.
     let _ = requests.send(asked).await;
     answered.await.unwrap_or_else(|_| Reply::Failed {
         reason: "the tunnel is going down".to_owned(),

@@ -1,4 +1,4 @@
-//! A client that follows the events: after the answer to its request, a line of JSON for each, until either end closes.
+//! A client that follows the events: after the answer to its request, each is a line of JSON, until either end closes.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tokio::{
 use super::message::{Asked, Reply, Request, answer, in_time, line_of, write};
 use crate::events::{Event, QUEUE};
 
-/// The most subscribers at once; further ones are refused. They do not count as clients: those may be needed to take
-/// the tunnel down.
+/// The most subscribers at once; further ones are refused. They do not count as clients, whose places may be needed to
+/// take the tunnel down.
 pub(super) const MAX_SUBSCRIBERS: usize = 8;
 
 /// Serves a client that has asked for events.
@@ -40,7 +40,7 @@ pub(super) async fn serve(
 
 async fn pass_on(mut stream: UnixStream, mut events: mpsc::Receiver<Event>) {
     let (mut reader, mut writer) = stream.split();
-    // A client has nothing more to say: it has left.
+    // A subscriber sends nothing more, so it has left.
     let mut left = [0];
     loop {
         let event = tokio::select! {
@@ -109,7 +109,7 @@ mod tests {
         let _client = scene.ask("\"status\"\n").await;
         assert_eq!(control.next().await.request, Request::Status);
         drop(subscribed.pop());
-        // Its place is free as soon as its end is seen.
+        // Its place is free as soon as its client sees the end.
         loop {
             let mut client = scene.subscribe().await;
             tokio::select! {

@@ -92,7 +92,7 @@ fn silent_clients_keep_a_bounded_number_of_places() {
         .collect();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| ask(&scene.path, &Request::Status));
-        // It is served as soon as another one leaves.
+        // It is served as soon as another leaves.
         drop(silent);
         waiting.join().unwrap().unwrap();
     });

@@ -11,7 +11,7 @@ use convoy_proto::{Outcome, config::PublicKey};
 /// The age from which a session cannot be used (WireGuard paper §6.1).
 const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 
-/// All peers of which something is known.
+/// All peers about which something is known.
 #[derive(Debug, Default)]
 pub(super) struct Presence(HashMap<PublicKey, Seen>);
 
@@ -24,7 +24,7 @@ pub(super) struct Seen {
     pub(super) endpoint: Option<SocketAddr>,
 }
 
-/// News of a peer.
+/// A change of a peer's presence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Up,
@@ -33,12 +33,12 @@ pub(super) enum Change {
 }
 
 impl Presence {
-    /// Replaces what is known.
+    /// Replaces everything known.
     pub(super) fn set(&mut self, seen: impl IntoIterator<Item = (PublicKey, Seen)>) {
         self.0 = seen.into_iter().collect();
     }
 
-    /// Call when all sessions have ended, as the tunnel's process has.
+    /// Call when all sessions have ended with the tunnel's process.
     pub(super) fn forget_sessions(&mut self) {
         for seen in self.0.values_mut() {
             (seen.is_up, seen.latest) = (false, None);
@@ -54,7 +54,7 @@ impl Presence {
         self.0.get(peer)?.endpoint
     }
 
-    /// Call when a handshake of the peer has come to something.
+    /// Call when a handshake of the peer has an outcome.
     pub(super) fn handle_handshake(
         &mut self,
         peer: PublicKey,

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::model::{Event, What};
 
-/// The most events queued for one subscriber. One that falls behind loses later events and learns how many.
+/// The most events queued for one subscriber. A slow subscriber loses later events and is told how many.
 pub const QUEUE: usize = 256;
 
 /// All subscribers; `control` bounds their number.
@@ -14,7 +14,7 @@ pub(super) struct Subscribers(Vec<Subscriber>);
 #[derive(Debug)]
 struct Subscriber {
     queue: mpsc::Sender<Event>,
-    /// Since the last event that had room.
+    /// Events lost since the last that had room.
     lost: u64,
 }
 
@@ -23,7 +23,7 @@ impl Subscribers {
         self.0.push(Subscriber { queue, lost: 0 });
     }
 
-    /// Forgets those who have left.
+    /// Forgets subscribers that have left.
     pub(super) fn forget_closed(&mut self) {
         self.0.retain(|subscriber| !subscriber.queue.is_closed());
     }
