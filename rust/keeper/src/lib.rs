@@ -1,8 +1,9 @@
-//! Tunnel's process, kept alive: a dead one is started again, with the interface that it had.
+//! Keeps a tunnel's process alive: restarts it when it dies, with the same interface.
 //!
 //! 1. [`KeptTunnel`] starts a process, takes over one that a dead supervisor left, and decides when to start another.
-//! 2. [`tunnel`] is one process: its configuration, its answers, its end.
-//! 3. [`privileges`] is the hidden step between: it becomes the daemon with what a supervisor hands over.
+//! 2. [`tunnel`] is one process: it is configured, asked and ended.
+//! 3. [`privileges`] is the hidden step in between: it becomes the daemon with the descriptors that a supervisor hands
+//!    over.
 //!
 //! Supervisors call it, as root and without, and whoever asks a running tunnel. It changes no route, rule, name server
 //! or firewall of the host, reads no configuration, and decides nothing about peers.
@@ -46,23 +47,23 @@ use tracing::{error, info, warn};
 use crate::tunnel::{Adopted, Spawn, TunnelEvent, TunnelProcess};
 use restarts::Restarts;
 
-/// The reason of a process whose interface is gone.
+/// The reason given for a process whose interface is gone.
 const INTERFACE_DELETED: &str = "the interface was deleted";
 
 /// An event of the tunnel, for its supervisor.
 #[derive(Debug)]
 pub enum KeptEvent {
-    /// The process tells something.
+    /// The process has sent an event.
     Tunnel(TunnelEvent),
     /// It is time for [`Effect::StartAgain`].
     StartDue,
-    /// Another process runs, and has no configuration yet.
+    /// A new process runs and has no configuration yet.
     Started,
 }
 
 impl KeptEvent {
-    /// Returns the event about which a tunnel's state decides, or else the tunnel's, which concerns its supervisor
-    /// alone. `kill_switch` is the configuration's.
+    /// Returns an event for the tunnel's state to decide about, or else the tunnel's own, for its supervisor alone.
+    /// `kill_switch` is the configuration's.
     pub fn decided(self, kill_switch: KillSwitch) -> Result<Event, TunnelEvent> {
         match self {
             Self::Tunnel(TunnelEvent::Asks { id, fwmark, .. }) => {
@@ -80,7 +81,7 @@ impl KeptEvent {
     }
 }
 
-/// A tunnel and all that its next process needs.
+/// A tunnel and everything that its next process needs.
 #[derive(Debug)]
 pub struct KeptTunnel {
     name: InterfaceName,
@@ -88,27 +89,27 @@ pub struct KeptTunnel {
     sockets: Sockets,
     outlives_supervisor: bool,
     inner_mtu: Option<u16>,
-    /// Whether it goes through another tunnel.
+    /// Whether it has an outer tunnel.
     has_outer: bool,
-    /// The interface lasts for as long as this is open, whatever happens to the process, unless somebody deletes it.
+    /// The interface's descriptor. While it is open, the interface outlives its process, unless it is deleted.
     tun: OwnedFd,
     /// Whether the interface was recreated and the host is not set up for it yet.
     is_interface_new: bool,
     process: Option<TunnelProcess>,
-    /// When to kill the process, which no longer has an interface.
+    /// Time at which to kill the process, which no longer has an interface.
     kill_at: Option<Instant>,
-    /// Why the process is about to end, and why the last one did, as far as that is known.
+    /// Reasons for the end of the present process and of the last one, if known.
     reason: Option<String>,
     last_reason: Option<String>,
     restarts: Restarts,
-    /// When to start another process.
+    /// Time at which to start another process.
     due: Option<Instant>,
-    /// The next process, while it starts.
+    /// The next process while it is starting.
     starting: JoinSet<anyhow::Result<TunnelProcess>>,
 }
 
 impl KeptTunnel {
-    /// Makes the interface and starts a process for it.
+    /// Creates the interface and starts a process for it.
     pub async fn start(
         name: &InterfaceName,
         args: &DaemonArgs,
@@ -185,35 +186,35 @@ impl KeptTunnel {
         }
     }
 
-    /// The process; `None` while there is none.
+    /// Returns the process; `None` while there is none.
     pub fn process(&mut self) -> Option<&mut TunnelProcess> {
         self.process.as_mut()
     }
 
-    /// The process's number.
+    /// Returns the process's number.
     pub fn pid(&self) -> Option<Pid> {
         self.process.as_ref().map(TunnelProcess::pid)
     }
 
-    /// Whether there is a process, as far as anybody has noticed.
+    /// Whether there is a process; its death may not have been noticed yet.
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(TunnelProcess::is_running)
     }
 
-    /// Whether the process belongs to another version of this program, or goes through another tunnel though it should
-    /// not, or the reverse.
+    /// Whether the process must be replaced: it is of another version of this program, or has an outer tunnel although
+    /// it should not, or the reverse.
     pub fn is_of_another_version(&self) -> bool {
         let differs =
             |it: &TunnelProcess| it.version() != BUILD || it.has_outer() != self.has_outer;
         self.process.as_ref().is_some_and(differs)
     }
 
-    /// How often the process has died.
+    /// Number of times that the process has died.
     pub fn deaths(&self) -> u64 {
         self.restarts.deaths
     }
 
-    /// Why the last process ended, if that is known.
+    /// Reason for the end of the last process, if known.
     pub fn last_reason(&self) -> Option<&str> {
         self.last_reason.as_deref()
     }
@@ -243,7 +244,7 @@ impl KeptTunnel {
                     warn!("cannot answer the tunnel: {error:#}");
                 }
             }
-            // The news may be of an interface that has a successor.
+            // The event may concern an interface that has been replaced.
             Effect::ReplaceInterface if !self.has_interface() => self.interface_deleted(),
             Effect::NoteReason(reason) => {
                 warn!("The tunnel process says that it ends: {reason}");
@@ -256,7 +257,7 @@ impl KeptTunnel {
         }
     }
 
-    /// The next event. May be cancelled.
+    /// Waits for the next event. May be cancelled.
     pub async fn next(&mut self) -> KeptEvent {
         loop {
             if let Some(process) = &mut self.process {
@@ -288,13 +289,13 @@ impl KeptTunnel {
         }
     }
 
-    /// Notes that the interface was deleted: the process is of no use any more, and has a moment to end.
+    /// Records that the interface was deleted: the process is now useless and has a moment to end.
     fn interface_deleted(&mut self) {
         self.reason = Some(INTERFACE_DELETED.to_owned());
         self.kill_at = self.process.as_ref().map(|_| Instant::now() + ENDING_TIME);
     }
 
-    /// Notes that the process has died, and when to start another one.
+    /// Records the death of the process and schedules another.
     fn died(&mut self) {
         self.process = None;
         self.kill_at = None;
@@ -304,7 +305,7 @@ impl KeptTunnel {
         self.schedule(Instant::now());
     }
 
-    /// Ends a process that cannot be used, and notes when to start another one.
+    /// Ends a process that cannot be used and schedules another.
     pub async fn fail(&mut self, reason: String) {
         if let Some(process) = &mut self.process {
             process.kill().await;
@@ -313,7 +314,7 @@ impl KeptTunnel {
         self.died();
     }
 
-    /// Waits for a process that ends; none is to follow.
+    /// Waits for a process that is ending and will not be replaced.
     async fn finish(&mut self) {
         self.due = None;
         self.starting.shutdown().await;
@@ -324,7 +325,7 @@ impl KeptTunnel {
         }
     }
 
-    /// Starts another process for the same interface. If that fails, it is due again later.
+    /// Starts another process for the same interface. If that fails, schedules another attempt.
     fn start_again(&mut self) {
         self.due = None;
         match self.next_process() {
@@ -333,7 +334,7 @@ impl KeptTunnel {
         }
     }
 
-    /// Replaces the process by one of this version; the interface stays.
+    /// Replaces the process by one of this version, keeping the interface.
     pub async fn replace(&mut self) -> anyhow::Result<()> {
         if let Some(former) = self.process.take() {
             former.stop().await?;
@@ -381,8 +382,7 @@ impl KeptTunnel {
         self.schedule(Instant::now());
     }
 
-    /// Prepares another process, with sockets that no dead one has used. Recreates the interface if somebody has
-    /// deleted it.
+    /// Prepares another process, with fresh sockets. Recreates the interface if it was deleted.
     fn next_process(&mut self) -> anyhow::Result<Spawn> {
         if self.outlives_supervisor && !self.has_interface() {
             self.tun = make(&self.name, &self.args)?;
@@ -391,7 +391,7 @@ impl KeptTunnel {
         }
         let uapi = &self.sockets.uapi;
         let uapi = bind(uapi).and_then(|socket| {
-            // Who may only read it cannot connect: the tunnel's user watches it for removal.
+            // Read permission does not allow connecting: the tunnel's user only watches the socket for removal.
             fs::set_permissions(uapi, Permissions::from_mode(0o604))?;
             Ok(socket)
         })?;
@@ -409,7 +409,7 @@ impl KeptTunnel {
     }
 }
 
-/// The next event; none without a tunnel. May be cancelled.
+/// Waits for the next event; for ever without a tunnel. May be cancelled.
 pub async fn next_of(tunnel: &mut Option<KeptTunnel>) -> KeptEvent {
     match tunnel {
         Some(tunnel) => tunnel.next().await,
@@ -429,14 +429,14 @@ pub async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
     }
 }
 
-/// Makes the interface.
+/// Creates the interface.
 fn make(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<OwnedFd> {
     let device = Device::open(name.as_str(), args.tun_offload)?;
     let tun = device.as_fd().try_clone_to_owned();
     tun.context("cannot duplicate the interface's descriptor")
 }
 
-/// Listens, also where a dead process did.
+/// Listens, even at the address of a dead process.
 fn bind(path: &Path) -> anyhow::Result<UnixListener> {
     socket::bind(path).map(|(listener, _)| listener)
 }
@@ -446,7 +446,7 @@ pub fn remove_sockets(name: &InterfaceName) {
     places::sockets(name).remove();
 }
 
-/// Removes the sockets that a killed tunnel left; those of another program stay.
+/// Removes the sockets that a killed tunnel left, but not those of another program.
 pub fn remove_dead_sockets(name: &InterfaceName) {
     for path in [places::uapi(name), places::tunnel(name)] {
         let connected = StdUnixStream::connect(&path);

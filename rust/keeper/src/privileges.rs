@@ -1,6 +1,6 @@
 //! The hidden step between a supervisor and its tunnel: `convoy tunnel-process` takes the descriptors that the
-//! supervisor hands over and executes this program again as the daemon, which gives up its privileges ([`convoy_daemon`]).
-//! Not earlier: others may be unable to execute the program's file.
+//! supervisor hands over and executes this program again as the daemon, which gives up its privileges
+//! ([`convoy_daemon`]). It gives them up no earlier because other users may be unable to execute the program's file.
 //!
 //! A service manager that starts the process has already given it a user and capabilities. Its standard input is
 //! then the socket on which the supervisor connects.
@@ -49,7 +49,7 @@ const JOURNAL: &str = "JOURNAL_STREAM";
 /// Longest line with a [`Step`] in bytes.
 const MAX_STEP: usize = 64 << 10;
 
-/// Becomes the tunnel process; returns only an error. Reports it to the supervisor, too.
+/// Becomes the tunnel process; returns only on error, which it also reports to the supervisor.
 pub fn run(args: &TunnelProcessArgs) -> anyhow::Result<()> {
     let mut supervisor = supervisor().context("cannot wait for the supervisor")?;
     let name = Some(args.interface.as_str());
@@ -83,7 +83,7 @@ fn execute(supervisor: &UnixStream) -> anyhow::Result<Infallible> {
     let name = env::args_os().next();
     command.arg0(name.unwrap_or_else(|| "convoy".into()));
     match line.trim_ascii() {
-        // The same as ours, less the name of this step.
+        // The same arguments as ours, without the name of this step.
         b"" => command.args(env::args_os().skip(2)),
         line => {
             let step: Step = serde_json::from_slice(line).context("cannot read the line")?;
@@ -100,7 +100,7 @@ fn execute(supervisor: &UnixStream) -> anyhow::Result<Infallible> {
     Err(command.exec()).context("cannot execute this program again as the tunnel")
 }
 
-/// The descriptors, and the line that came with them.
+/// Receives the descriptors and the line that comes with them.
 fn receive(mut supervisor: &UnixStream) -> io::Result<(Vec<OwnedFd>, Vec<u8>)> {
     let mut line = vec![0; MAX_STEP];
     let (mut length, descriptors) = supervised::descriptors::receive(supervisor, &mut line)?;

@@ -1,25 +1,25 @@
-//! When to start another process after one has died.
+//! Schedules another process after one has died.
 
 use std::time::{Duration, Instant};
 
-/// The first pause after a second death, which doubles with each further one; and the longest.
+/// The pause after the second death, which doubles with each further one, and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A process that has lived for this long makes a fresh start.
+/// Lifetime after which a process counts as healthy and the pauses start over.
 const GOOD_LIFE: Duration = Duration::from_secs(60);
 
-/// When to start another process after one has died: at once, and then after growing pauses.
+/// Schedule of restarts: at once after the first death, then after growing pauses.
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
     pub(super) deaths: u64,
-    /// When the present process was started, if another one had died before it.
+    /// Start time of the present process, if another died before it.
     started: Option<Instant>,
     pause: Duration,
 }
 
 impl Restarts {
-    /// Notes a death; returns the pause.
+    /// Records a death; returns the pause before the next start.
     pub(super) fn died(&mut self, now: Instant) -> Duration {
         let is_first = self.deaths == 0;
         let had_good_life = |started| now.duration_since(started) >= GOOD_LIFE;
@@ -30,7 +30,7 @@ impl Restarts {
         self.pause
     }
 
-    /// Notes that another process runs.
+    /// Records that another process runs.
     pub(super) fn started(&mut self, now: Instant) {
         self.started = Some(now);
     }

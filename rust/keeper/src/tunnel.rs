@@ -1,7 +1,7 @@
-//! The supervisor's side of the tunnel process: starts it or takes over a running one, configures it and hears
-//! what happens to it.
+//! The supervisor's side of the tunnel process: starts it or takes over a running one, configures it and receives its
+//! events.
 //!
-//! Configuration goes over the UAPI, as for any other client; all else over the connection to
+//! Configuration goes over the UAPI, as for any other client; everything else over the connection to
 //! `/run/convoy/NAME.tunnel` ([`convoy_daemon::supervised`]).
 
 mod event;
@@ -43,28 +43,28 @@ pub(crate) use spawn::{Spawn, Step};
 use privileges::Lent;
 use process::{ENDING_TIME, Starting};
 
-/// How long a tunnel may take to greet: at most as long as it takes to part from a supervisor that does not read.
+/// Time limit for a tunnel's greeting: as long as it may take to drop a supervisor that does not read.
 const GREETING_TIME: Duration = Duration::from_secs(10);
 
-/// How long a tunnel may take to read a message. One that hangs must not hold its supervisor up.
+/// Time limit for a tunnel to read a message, so that one that hangs does not block its supervisor.
 const READING_TIME: Duration = Duration::from_secs(3);
 
-/// How long a tunnel may take to end after it was asked to.
+/// Time limit for a tunnel to end after a request.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
-/// The process of the tunnel of `name`, even if it hangs; `None` if there is none.
+/// Returns the process of the tunnel `name`, even if it hangs; `None` if there is none.
 pub async fn process_of(name: &InterfaceName) -> Option<Pid> {
     let stream = UnixStream::connect(places::tunnel(name)).await.ok()?;
     Connection::new(stream).process()
 }
 
-/// The state of the running tunnel that listens at `path`, whoever supervises it.
+/// Returns the state of the running tunnel that listens at `path`, whoever supervises it.
 async fn running_device(path: &Path) -> anyhow::Result<RunningDevice> {
     let answer = uapi::exchange(path, b"get=1\n\n").await?;
     listing::parse(&answer).context("the tunnel's answer does not fit this version of convoy")
 }
 
-/// Returns what the running tunnel of `name` reports.
+/// Returns the report of the running tunnel `name`.
 pub async fn report(name: &InterfaceName) -> anyhow::Result<Report> {
     report_at(&places::uapi(name)).await
 }
@@ -90,7 +90,7 @@ pub fn has_ended(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| ends.contains(&error.kind()))
 }
 
-/// Makes the running tunnel of `name`, or its daemon, log up to `level` for `time`.
+/// Makes the running tunnel `name`, or its daemon, log up to `level` for `time`.
 pub async fn set_log(name: &InterfaceName, level: LogLevel, time: Duration) -> anyhow::Result<()> {
     let request = convoy_uapi::log::request(level, time);
     let changed = uapi::exchange(&places::uapi(name), request.as_bytes()).await;
@@ -112,9 +112,9 @@ pub struct TunnelProcess {
     privileges: Lent,
     version: String,
     has_outer: bool,
-    /// Whether the connection is of no use any more.
+    /// Whether the connection is no longer usable.
     is_lost: bool,
-    /// Whether it has left the last request without an answer.
+    /// Whether the last request got no answer.
     is_silent: bool,
 }
 
@@ -199,7 +199,7 @@ impl TunnelProcess {
         &self.version
     }
 
-    /// Whether it goes through another tunnel.
+    /// Whether it has an outer tunnel.
     pub(crate) fn has_outer(&self) -> bool {
         self.has_outer
     }
@@ -227,7 +227,7 @@ impl TunnelProcess {
         self.privileges.allow(mark);
     }
 
-    /// The tunnel's state now.
+    /// Returns the tunnel's present state.
     pub async fn device(&mut self) -> anyhow::Result<RunningDevice> {
         let device = tokio::select! {
             device = running_device(&self.uapi) => device,
@@ -237,7 +237,7 @@ impl TunnelProcess {
         device
     }
 
-    /// The tunnel's report of its state and counters.
+    /// Returns the tunnel's report of its state and counters.
     pub async fn report(&mut self) -> anyhow::Result<Report> {
         let report = tokio::select! {
             report = report_at(&self.uapi) => report,
@@ -299,18 +299,18 @@ impl TunnelProcess {
         self.tell(&ToTunnel::Follow { peers }).await
     }
 
-    /// Tells the tunnel of its TURN servers, instead of the former ones.
+    /// Replaces the tunnel's TURN servers.
     pub async fn tell_relays(&mut self, relays: &[Relay]) -> anyhow::Result<()> {
         let relays = relays.to_vec();
         self.tell(&ToTunnel::Relays { relays }).await
     }
 
-    /// Tells the tunnel of its direct paths, instead of the former ones.
+    /// Replaces the tunnel's direct paths.
     pub async fn tell_directs(&mut self, paths: &DirectPaths) -> anyhow::Result<()> {
         self.tell(&ToTunnel::Directs(paths.clone())).await
     }
 
-    /// Tells the tunnel through which other one it goes, instead of the former one.
+    /// Replaces the outer tunnel.
     pub async fn tell_outer(&mut self, outer: &OuterTunnel) -> anyhow::Result<()> {
         self.tell(&ToTunnel::Outer(outer.clone())).await
     }
@@ -321,10 +321,11 @@ impl TunnelProcess {
         self.tell(&ToTunnel::Handshake { peers }).await
     }
 
-    /// Ends the tunnel: orderly, or by force after 5 s, or a second if it hangs. Does nothing to one that has ended.
+    /// Ends the tunnel: in an orderly way, or by force after 5 s, or after 1 s if it hangs. Does nothing if it has
+    /// ended.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         if self.tell(&ToTunnel::Stop).await.is_err() {
-            // It is gone, or about to go; else it is killed below.
+            // It has ended or is about to; otherwise it is killed below.
             debug!("The tunnel process could not be asked to stop");
         }
         let time = match self.is_silent {
@@ -355,18 +356,18 @@ struct Greeted {
     version: String,
     has_outer: bool,
     tun: Option<OwnedFd>,
-    /// For what needs privileges.
+    /// Connection over which the tunnel asks for privileged operations.
     line: Option<OwnedFd>,
 }
 
-/// The process that has greeted, which is no child of this one.
+/// The process that has greeted, which is not a child of this one.
 fn other(greeted: &Greeted) -> anyhow::Result<Process> {
     let pid = greeted.connection.process();
     let pid = pid.context("the running tunnel is in another process namespace")?;
     Process::of_other(pid).context("cannot watch the running tunnel")
 }
 
-/// Connects to the tunnel that accepts supervisors at `path`; `None` if nobody listens.
+/// Connects to the tunnel that accepts supervisors at `path`; `None` if nothing listens there.
 async fn connect(path: &Path) -> anyhow::Result<Option<Greeted>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let stream = match UnixStream::connect(path).await {

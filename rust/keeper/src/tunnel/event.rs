@@ -17,16 +17,16 @@ pub enum TunnelEvent {
         /// The port that the client wants, 0 for any.
         listen_port: Option<u16>,
     },
-    /// Somebody else has changed the tunnel's configuration.
+    /// Another program has changed the tunnel's configuration.
     Changed,
-    /// A handshake with a followed peer has come to something.
+    /// A handshake with a followed peer has an outcome.
     Handshake {
         /// Public key of the peer.
         peer: PublicKey,
         /// Result of the handshake.
         outcome: Outcome,
     },
-    /// A followed peer has another endpoint.
+    /// A followed peer has a new endpoint.
     Moved {
         /// Public key of the peer.
         peer: PublicKey,
@@ -51,17 +51,18 @@ pub enum TunnelEvent {
         /// The server's address and port; `None` if data goes directly.
         server: Option<SocketAddr>,
     },
-    /// It says that it ends, and why; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for that.
+    /// The tunnel announces its end and the reason; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for the
+    /// end.
     Ended {
         /// In words.
         reason: String,
     },
-    /// The process is gone, for no good reason.
+    /// The process has ended unexpectedly.
     Died,
 }
 
 impl TunnelEvent {
-    /// Takes what the tunnel says; `None` if that is no event.
+    /// Converts a message of the tunnel; `None` if it is not an event.
     pub(super) fn of(message: ToSupervisor) -> Option<Self> {
         match message {
             ToSupervisor::Asks {

@@ -1,5 +1,5 @@
-//! Lends the tunnel process the supervisor's privileges, for nothing but its UDP sockets and, with a TURN server by TCP
-//! or TLS, TCP sockets ([`convoy_daemon::supervised::privileges`]).
+//! Lends the tunnel process the supervisor's privileges, but only for its UDP sockets and, with a TURN server by TCP or
+//! TLS, TCP sockets ([`convoy_daemon::supervised::privileges`]).
 
 use std::{
     collections::VecDeque,
@@ -20,17 +20,17 @@ use rustix::net::{SendFlags, send};
 use tokio::{io::Interest, net::UnixDatagram, task::JoinHandle};
 use tracing::{debug, warn};
 
-/// Most marks that the tunnel may use, the latest ones: a change that fails leaves it with a former one.
+/// Most marks that the tunnel may use, the latest ones: after a failed change, it keeps a former one.
 const MOST_MARKS: usize = 16;
 
-/// Most sockets that come with a wish: one for each address family.
+/// Most sockets that come with a request: one for each address family.
 const MOST_SOCKETS: usize = 2;
 
-/// Serves the tunnel's wishes, from the first mark that it is allowed until this is dropped.
+/// Serves the tunnel's requests, from the first mark that it is allowed until this is dropped.
 #[derive(Debug)]
 pub(super) struct Lent {
     marks: Marks,
-    /// `None` once it is served, and for a tunnel that has these privileges itself.
+    /// `None` while it is being served, and for a tunnel that has these privileges itself.
     line: Option<OwnedFd>,
     serving: Option<JoinHandle<()>>,
 }
@@ -48,7 +48,7 @@ impl Lent {
         }
     }
 
-    /// Allows the tunnel this mark; call it within a tokio runtime.
+    /// Allows the tunnel to use this mark; call it within a tokio runtime.
     pub(super) fn allow(&mut self, mark: u32) {
         self.marks.allow(mark);
         let Some(line) = self.line.take() else { return };
@@ -117,7 +117,7 @@ async fn serve(line: OwnedFd, marks: &Marks) -> io::Result<()> {
             return Err(io::ErrorKind::InvalidData.into());
         };
         if let Some(answer) = fulfil(wish, &sockets, marks) {
-            // It reads at once what it waits for. If there is no room, it has asked for too much.
+            // The tunnel waits for its answers and reads them at once. If there is no room, it has asked for too much.
             let answer = serde_json::to_vec(&answer)?;
             send(&line, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
         }
@@ -197,7 +197,7 @@ mod tests {
             assert_eq!(prepared.id, 3);
             prepared.error
         };
-        // None is free for all.
+        // Any process may use no mark.
         assert_eq!(wish(&[udp(), udp()], 0), None);
         // Only root may set one.
         assert!([None, Some(libc::EPERM)].contains(&wish(&[udp()], OWN)));

@@ -1,4 +1,4 @@
-//! A process that is held by a descriptor, so that its number cannot come to mean another one.
+//! A process that is held by a descriptor, so that its number cannot be reused for another.
 
 use std::{
     io,
@@ -18,10 +18,10 @@ use tokio::{
 };
 use tracing::warn;
 
-/// How long a process may take to end after its connection has ended, or if it hangs.
+/// Time limit for a process to end after its connection has ended, or if it hangs.
 pub(super) const ENDING_TIME: Duration = Duration::from_secs(1);
 
-/// How long a killed process may take to end.
+/// Time limit for a killed process to end.
 const DYING_TIME: Duration = Duration::from_secs(5);
 
 /// A running process, or one that has just ended. Dropping it does nothing to it.
@@ -46,7 +46,7 @@ impl Process {
         })
     }
 
-    /// Watches a process that is no child of this one.
+    /// Watches a process that is not a child of this one.
     ///
     /// # Errors
     /// If there is no such process, or no descriptor is left.
@@ -67,12 +67,12 @@ impl Process {
         self.pid
     }
 
-    /// Whether an [`Process::end_within`] has seen its end.
+    /// Whether [`Process::end_within`] has seen its end.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether it runs at this moment.
+    /// Whether it is running.
     pub(super) fn is_running(&self) -> bool {
         let mut ends = [PollFd::new(self.end.get_ref().as_fd(), PollFlags::POLLIN)];
         poll(&mut ends, PollTimeout::ZERO).is_ok_and(|ended| ended == 0)
@@ -85,8 +85,7 @@ impl Process {
         drop(ready);
     }
 
-    /// Waits for its end, for `time` at most, and then kills it; returns the status if it was a child.
-    /// Cancel-safe.
+    /// Waits for its end for `time` at most, then kills it; returns the status if it was a child. Cancel-safe.
     pub(super) async fn end_within(&mut self, time: Duration) -> Option<ExitStatus> {
         if timeout(time, self.ended()).await.is_err() {
             warn!("the tunnel process {} does not end: killing it", self.pid);
@@ -98,7 +97,7 @@ impl Process {
         self.status()
     }
 
-    /// Kills it, if it has not ended. Blocks until it is gone, usually for some milliseconds.
+    /// Kills it if it has not ended. Blocks until it is gone, usually for some milliseconds.
     fn end_now(&mut self) {
         if self.has_ended {
             return;
@@ -135,7 +134,7 @@ impl Starting {
         Self(Some(process))
     }
 
-    /// The process, which is ready: nobody kills it any more.
+    /// Returns the process, which is ready: it is no longer killed on drop.
     pub(super) fn started(mut self) -> Option<Process> {
         self.0.take()
     }

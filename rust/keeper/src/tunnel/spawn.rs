@@ -28,13 +28,13 @@ use tokio::{io::Interest, time::timeout};
 
 use super::process::{ENDING_TIME, Process, Starting};
 
-/// How long a tunnel process may take until it is ready.
+/// Time limit for a tunnel process to become ready.
 const START_TIME: Duration = Duration::from_secs(20);
 
 /// Longest report of an error in bytes.
 const MAX_REPORT: usize = 16 << 10;
 
-/// The environment variables that a tunnel process sees, beside those of the descriptors.
+/// The environment variables that a tunnel process inherits, besides those for the descriptors.
 const ENVIRONMENT: [&str; 3] = ["JOURNAL_STREAM", "LOG_LEVEL", "RUST_LOG"];
 
 /// The hidden command, see [`crate::privileges`].
@@ -53,13 +53,13 @@ pub(crate) struct Spawn {
     pub(crate) listener: OwnedFd,
     /// Where both listen.
     pub(crate) sockets: Sockets,
-    /// Whether it goes on without a supervisor.
+    /// Whether it keeps running without a supervisor.
     pub(crate) outlives_supervisor: bool,
     /// The MTU of an interface that it cannot watch, in bytes.
     pub(crate) inner_mtu: Option<u16>,
-    /// Whether it goes through another tunnel.
+    /// Whether it has an outer tunnel.
     pub(crate) has_outer: bool,
-    /// Switches of the daemon that it becomes.
+    /// Options of the daemon that it becomes.
     pub(crate) args: DaemonArgs,
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn spawn(spawn: &Spawn) -> anyhow::Result<Option<Starting>> {
         }
     };
     let reported = async {
-        // If it has died already, the report says why.
+        // If it has already died, the report gives the reason.
         let _ = descriptors::send(
             &ours,
             &line,
@@ -103,7 +103,7 @@ pub(super) async fn spawn(spawn: &Spawn) -> anyhow::Result<Option<Starting>> {
     }
 }
 
-/// Makes the service manager start a tunnel, if there is one that does.
+/// Asks the service manager, if there is one, to start a tunnel.
 fn launch(path: Option<&Path>) -> anyhow::Result<Option<UnixStream>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let Some(path) = path else {
@@ -130,7 +130,7 @@ fn start(step: Step) -> anyhow::Result<(UnixStream, Process)> {
 pub(crate) struct Step {
     /// The daemon's.
     pub(crate) arguments: Vec<String>,
-    /// The whole environment. What was meant for this process, such as NOTIFY_SOCKET, is not meant for that one.
+    /// The whole environment. Variables for this process alone, such as NOTIFY_SOCKET, are left out.
     pub(crate) environment: Vec<(String, String)>,
 }
 
@@ -213,7 +213,7 @@ fn name_of(value: &impl ValueEnum) -> String {
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Reads the daemon's report: `None` if it is ready, else what is wrong.
+/// Reads the daemon's report: `None` if it is ready, else the error.
 async fn report(from: &tokio::net::UnixStream) -> io::Result<Option<String>> {
     let mut text = Vec::new();
     loop {
