@@ -8,10 +8,10 @@
 //!    └──────────▶ tunnel process ══════════╧═════ UDP ──▶ peer     in the host's network
 //! ```
 //!
-//! The process that the caller has started becomes the command itself, so that terminal, signals and exit status need
-//! no go-between. The supervisor belongs to nobody: it ends, and with it everything else, once the command has ended.
+//! The process that the caller started becomes the command itself, so that terminal, signals and exit status need no
+//! intermediary. The supervisor is detached: once the command has ended, it ends, and everything else with it.
 //!
-//! 1. [`run`] asks the supervisor that runs, or starts one, for the namespaces.
+//! 1. [`run`] asks the running supervisor for the namespaces, or starts one.
 //! 2. `command` enters them, gives up all privileges and executes the command.
 //! 3. [`supervise`] keeps the tunnel meanwhile ([`crate`]).
 
@@ -55,7 +55,7 @@ fn become_command(args: &ExecArgs) -> Result<Infallible, Failure> {
     let spaces = match joined {
         Some(Ok(spaces)) => spaces,
         Some(Err(error)) if error.is::<crate::Refused>() => return Err(error.into()),
-        // A supervisor that is just ending makes room for another.
+        // A supervisor that is ending makes room for another.
         Some(Err(_)) | None => crate::spaces(&start(args)?)?,
     };
     command::execute(&spaces, &args.command)
@@ -92,7 +92,7 @@ fn start(args: &ExecArgs) -> anyhow::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Leaves the caller's session, and becomes no child of the command, which may wait for all of its children.
+/// Leaves the caller's session and avoids becoming a child of the command, which may wait for all of its children.
 fn leave() -> io::Result<()> {
     // SAFETY: the process has one thread, as it was forked itself.
     if let ForkResult::Parent { .. } = unsafe { fork() }? {
@@ -114,7 +114,7 @@ pub fn supervise(args: &ExecSupervisorArgs) -> anyhow::Result<()> {
     let ours = command.try_clone()?;
     let outcome = serve(args, ours);
     if let Err(error) = &outcome {
-        // It has got the namespaces already, or it is gone, or it says why there are none.
+        // The command already has the namespaces, has gone, or has been given the reason why there are none.
         let _ = write!(command, "{error:#}");
         processes::exit(1);
     }
@@ -140,7 +140,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         forwardings: Vec::new(),
         gateway: None,
         buffer: None,
-        // From here on, it is the command's.
+        // From here on, the process is the command's.
         terminal: Some(Terminal::take().context("cannot use the terminal")?),
         relays: runtime.handle().clone(),
     };

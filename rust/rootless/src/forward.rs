@@ -1,4 +1,4 @@
-//! `convoy forward`: a relay for ports of this host, without a tunnel. `convoy import`: its file from rinetd's.
+//! `convoy forward`: relays ports of this host, without a tunnel. `convoy import`: makes its file from rinetd's.
 
 pub(crate) mod args;
 pub(crate) mod counters;
@@ -27,10 +27,10 @@ pub use args::{ForwardArgs, ImportArgs};
 
 /// Names that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;
-/// Descriptors for everything but connections and flows.
+/// Descriptors reserved for everything but connections and flows.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// Forwards what a file says until a signal ends it.
+/// Runs the forwarder that a file describes until a signal ends it.
 pub fn run(args: &ForwardArgs) -> anyhow::Result<()> {
     let forwarding = match read_forwarding(&args.file) {
         Ok((forwarding, warnings)) => {
@@ -71,10 +71,10 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Descriptors for connections and flows, once this process may have as many as it can.
+/// Returns the number of descriptors for connections and flows, after raising the process's limit.
 pub(crate) fn free_descriptors() -> anyhow::Result<usize> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    // Without it, fewer fit.
+    // If that fails, there is room for fewer.
     let descriptors = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(_) => soft,
@@ -85,7 +85,7 @@ pub(crate) fn free_descriptors() -> anyhow::Result<usize> {
     Ok(free as usize)
 }
 
-/// As many connections as there are descriptors for.
+/// Returns the number of connections that there are descriptors for.
 pub(crate) fn limits() -> anyhow::Result<Limits> {
     let free = free_descriptors()?;
     let most = Limits::default();
@@ -96,7 +96,7 @@ pub(crate) fn limits() -> anyhow::Result<Limits> {
     })
 }
 
-/// Targets that clients of proxies may reach.
+/// Returns the targets that clients of proxies may reach.
 struct Proxies {
     of_all: Access,
     own: Own,
@@ -122,7 +122,7 @@ impl Proxies {
         })
     }
 
-    /// The network in which a listener's targets are.
+    /// Returns the network of a listener's targets.
     fn far(&self, listener: &Listener, host: &Arc<dyn Network>) -> Arc<dyn Network> {
         if !listener.offer.is_proxy() {
             return Arc::clone(host);

@@ -16,7 +16,7 @@ use tracing::{debug, info};
 
 use crate::forward::{counters, limits, rules};
 
-/// Listeners that run, and what they lead to.
+/// Running listeners and their targets.
 #[derive(Debug)]
 pub(super) struct Forwards {
     forwarder: Forwarder,
@@ -24,7 +24,7 @@ pub(super) struct Forwards {
 }
 
 impl Forwards {
-    /// Starts all listeners; none runs if that fails.
+    /// Starts all listeners, or none if one fails.
     pub(super) async fn start(
         wanted: Vec<Forwarding>,
         relay: Arc<Relay>,
@@ -80,14 +80,14 @@ impl Forwards {
         Ok(())
     }
 
-    /// Logs what each has carried and refused, without targets.
+    /// Logs the traffic and refusals of each, without targets.
     pub(super) fn log(&self) {
         for rule in self.forwarder.rules() {
             counters::line(&addresses(rule), &rule.totals());
         }
     }
 
-    /// Returns what each has carried and refused.
+    /// Returns the traffic and refusals of each.
     pub(super) fn status(&self) -> Vec<ForwardStatus> {
         let rules = self.forwarder.rules().iter().zip(&self.targets);
         let statuses = rules.map(|(rule, (side, target))| ForwardStatus {
@@ -105,7 +105,7 @@ struct Networks {
     inside: Arc<dyn Network>,
 }
 
-/// A rule that listens inside, for peers and for commands there.
+/// Returns a rule that listens inside, for peers and for commands there.
 fn reverse(listener: Listener, config: &Config) -> anyhow::Result<Rule> {
     let own = config.interface.addresses.iter();
     let own: Vec<IpAddr> = own.map(|it| it.address()).collect();

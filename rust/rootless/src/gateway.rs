@@ -1,4 +1,4 @@
-//! The gateway of a tunnel: what peers send to addresses outside goes on from this host.
+//! The gateway of a tunnel: forwards peers' packets for outside addresses from this host.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -25,9 +25,9 @@ use super::{
 };
 use crate::forward::{counters, free_descriptors};
 
-/// Connections at once whose targets have not answered: of all peers, and of one.
+/// Most connections at once whose targets have not answered: of all peers, and of one.
 const PENDING: [u32; 2] = [1_024, 256];
-/// DNS queries at once, and connections for them: of all peers, and of one.
+/// Most DNS queries at once, and connections for them: of all peers, and of one.
 const DNS: [[u32; 2]; 2] = [[1_024, 256], [256, 64]];
 /// Descriptors that DNS may take.
 const DNS_DESCRIPTORS: usize = (DNS[0][0] + 2 * DNS[1][0]) as usize;
@@ -36,7 +36,7 @@ const MAX_FLOWS: usize = 16_384;
 /// The port of name servers (RFC 1035).
 const DNS_PORT: u16 = 53;
 
-/// Which targets peers may reach.
+/// Targets that peers may reach.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     allow: Vec<Prefix>,
@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// As the command line or else the file says; `None` if there is to be no gateway.
+    /// Decides by the command line or else the file; `None` if there is to be no gateway.
     pub(super) fn of(args: &UserspaceArgs, config: &Config) -> Option<Self> {
         let of_file = &config.interface.nat;
         let is_on = match args.nat {
@@ -72,7 +72,7 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts with what comes out of an engine.
+    /// Starts the gateway on an engine's inlet.
     pub(super) async fn start(
         wanted: Wanted,
         engine: &mut Engine,
@@ -151,7 +151,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Returns what was carried and refused.
+    /// Returns the traffic and refusals.
     pub(super) fn status(&self) -> NatStatus {
         let carried = self.running.carried();
         let dropped = Dropped::ALL.iter();
@@ -168,7 +168,7 @@ impl Gateway {
         }
     }
 
-    /// Logs what was carried and refused.
+    /// Logs the traffic and refusals.
     pub(super) fn log(&self) {
         let carried = self.running.carried();
         let Carried {
@@ -186,8 +186,8 @@ impl Gateway {
     }
 }
 
-/// How many flows there are descriptors for: two each, beside those that pipes and DNS may take. At least half of all are
-/// for flows; with ports, no more than that.
+/// Returns the number of flows that there are descriptors for: two each, besides those that pipes and DNS may take. At
+/// least half of all descriptors are for flows; with forwarded ports, exactly half.
 fn flows(free: usize, others: usize, has_ports: bool) -> usize {
     let half = free / 4;
     let most = match has_ports {

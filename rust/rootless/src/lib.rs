@@ -6,8 +6,8 @@
 //!  signals ──────────────────────────────┘            └─▶ forwards: sockets of the host ◀──▶ sockets inside
 //! ```
 //!
-//! All of it belongs to one user. The supervisor ends everything that it has started; if it is killed, the kernel
-//! tells the holder of the namespaces and the tunnel process, which end.
+//! Everything belongs to one user. The supervisor ends everything that it has started; if it is killed, the kernel
+//! notifies the holder of the namespaces and the tunnel process, which end.
 //!
 //! 1. [`up()`] and [`exec`] start a supervisor (`supervisor`), which reports when the tunnel is ready.
 //! 2. An `engine` is the network inside: the only part that differs between engines.
@@ -57,7 +57,7 @@ pub use settings::{FORWARDS_WITHOUT_EFFECT, has_forwarding};
 pub(crate) use settings::{Purpose, refuse_via};
 pub use up::up;
 
-/// Where the supervisor of a tunnel listens: of this user's own tunnel if it runs, else of `convoy up`.
+/// Returns the control socket of a tunnel: this user's own if it is running, else that of `convoy up`.
 pub fn control(name: &InterfaceName) -> PathBuf {
     let system = places::control(name);
     let own = RunDirectory::find().map(|directory| directory.control(name));
@@ -68,7 +68,7 @@ pub fn control(name: &InterfaceName) -> PathBuf {
     }
 }
 
-/// The control sockets of this user's own tunnels.
+/// Lists the control sockets of this user's own tunnels.
 pub fn all() -> Vec<(InterfaceName, PathBuf)> {
     let Some(directory) = RunDirectory::find() else {
         return Vec::new();
@@ -80,7 +80,7 @@ pub fn all() -> Vec<(InterfaceName, PathBuf)> {
         .collect()
 }
 
-/// Where commands join the tunnel that `name` means.
+/// Returns the socket where commands join the tunnel that `name` means.
 pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
     let name = name.to_str().and_then(|name| name.parse().ok());
     let Some(name): Option<InterfaceName> = name else {
@@ -90,13 +90,13 @@ pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
     Ok(UnixStream::connect(path).ok())
 }
 
-/// Whether somebody does.
+/// Whether something listens there.
 fn listens(path: &Path) -> bool {
     let connected = UnixStream::connect(path);
     connected.is_ok()
 }
 
-/// Tells what of a configuration has no effect.
+/// Warns about settings that have no effect.
 pub(crate) fn warn(config: &Config, purpose: Purpose) {
     for warning in settings::warnings(config, purpose) {
         logging::say(&format!("convoy: warning: {warning}"));

@@ -1,4 +1,4 @@
-//! Answers of the supervisor to a command: [`READY`] with the namespaces, or why there are none.
+//! Answers of the supervisor to a command: [`READY`] with the namespaces, or the reason why there are none.
 
 use std::{
     io::{self, Read as _},
@@ -48,9 +48,9 @@ pub(super) async fn admit(command: &tokio::net::UnixStream, spaces: &Spaces) -> 
     command.async_io(Interest::WRITABLE, send).await.map(drop)
 }
 
-/// Tells a command why it gets none.
+/// Tells a command why it gets no namespaces.
 pub(super) fn refuse(command: &tokio::net::UnixStream, reason: &str) {
-    // It fits the socket's buffer, unless the command is gone.
+    // It fits the socket's buffer; it fails only if the command is gone.
     let _ = command.try_write(reason.as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! A user's processes as the place of a tunnel: what each effect does there, and what happens there.
+//! A user's processes as the place of a tunnel: performs effects and reports events.
 
 use std::{future::pending, io};
 
@@ -23,9 +23,9 @@ const CANNOT_CHANGE: &str =
 /// A tunnel in processes of its user.
 #[derive(Debug)]
 pub(super) struct Rootless<'a> {
-    /// `None` once it comes up.
+    /// `None` once it is coming up.
     wanted: Option<(Wanted, Sockets)>,
-    /// `None` once it knows that the tunnel is up.
+    /// `None` once it has been told that the tunnel is up.
     caller: Option<Caller<'a>>,
     /// `None` before, and after.
     pub(super) supervisor: Option<Supervisor>,
@@ -33,9 +33,9 @@ pub(super) struct Rootless<'a> {
     sockets: Option<Sockets>,
 }
 
-/// Something that has happened inside.
+/// An event inside.
 pub(super) enum Happening {
-    /// A command has ended; true if nothing more is to be waited for.
+    /// A command has ended; true if there is nothing more to wait for.
     CommandEnded(bool),
     Command(io::Result<UnixStream>),
     Tunnel(KeptEvent),
@@ -132,7 +132,7 @@ impl Place for Rootless<'_> {
         match happening {
             Happening::CommandEnded(is_over) => return is_over.then_some(Event::Delivered),
             Happening::Command(command) => supervisor.on_command(command).await,
-            // Nothing of the host's depends on it: a process that ends is replaced, too.
+            // Nothing on the host depends on it: the process is simply replaced.
             Happening::Tunnel(KeptEvent::Tunnel(TunnelEvent::Ended { .. })) => {}
             Happening::Tunnel(event) => match event.decided(KillSwitch::Off) {
                 Ok(event) => return Some(event),

@@ -1,4 +1,4 @@
-//! Whole life of a tunnel.
+//! The whole life of a tunnel.
 
 use anyhow::anyhow;
 use convoy_lifecycle::{Ending, Start, State};
@@ -37,7 +37,7 @@ pub(crate) async fn run(wanted: Wanted, caller: Caller<'_>) -> anyhow::Result<()
         },
     };
     outside.finish(&reply).await;
-    // Only now is the name free for another supervisor.
+    // Only now may another supervisor take the name.
     drop(place);
     outcome.map_err(|reason| anyhow!(reason))?;
     failure.map_or(Ok(()), Err)

@@ -17,10 +17,10 @@ use nix::unistd::{Uid, geteuid};
 /// For root.
 const ROOTS: &str = "/run/convoy/exec";
 
-/// For those without a directory of their own.
+/// For users without a runtime directory.
 const SHARED: &str = "/tmp";
 
-/// The end of the names of control sockets.
+/// Suffix of control sockets.
 const CONTROL: &str = "control";
 
 /// A directory that belongs to this user.
@@ -28,7 +28,7 @@ const CONTROL: &str = "control";
 pub(super) struct RunDirectory(PathBuf);
 
 impl RunDirectory {
-    /// Makes it if it does not exist.
+    /// Creates it if it does not exist.
     ///
     /// # Errors
     /// If it belongs to somebody else.
@@ -41,7 +41,7 @@ impl RunDirectory {
                 .with_context(|| format!("cannot make {}", parent.display()))?;
         }
         if is_taken(&path) {
-            // Everybody may write to /tmp, and nobody but its owner can remove it.
+            // Anyone may write to /tmp, and only the owner can remove the directory.
             return match instead_of(&path) {
                 Some(ours) => Ok(Self(ours)),
                 None => make_instead_of(&path),
@@ -61,7 +61,7 @@ impl RunDirectory {
         Ok(Self(path))
     }
 
-    /// That which exists; `None` also if it belongs to somebody else.
+    /// Returns the existing directory; `None` also if it belongs to another user.
     pub(super) fn find() -> Option<Self> {
         let path = usual();
         match is_for_us_alone(&path) {
@@ -75,17 +75,17 @@ impl RunDirectory {
         &self.0
     }
 
-    /// Where commands join the tunnel `name`.
+    /// Returns the socket where commands join the tunnel `name`.
     pub(super) fn commands(&self, name: &InterfaceName) -> PathBuf {
         self.0.join(format!("{name}.exec"))
     }
 
-    /// Where `convoy status` and `convoy down` ask the supervisor of the tunnel `name`.
+    /// Returns the socket where `convoy status` and `convoy down` ask the supervisor of the tunnel `name`.
     pub(super) fn control(&self, name: &InterfaceName) -> PathBuf {
         self.0.join(format!("{name}.{CONTROL}"))
     }
 
-    /// The tunnels that have a supervisor, or had one that was killed.
+    /// Lists the tunnels that have a supervisor, or had one that was killed.
     pub(super) fn names(&self) -> Vec<InterfaceName> {
         let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let names = files.filter_map(|file| {
@@ -111,19 +111,19 @@ fn is_for_us_alone(path: &Path) -> bool {
     found.is_ok_and(|it| it.is_dir() && it.uid() == geteuid().as_raw() && it.mode() & 0o077 == 0)
 }
 
-/// Whether something of somebody else's has its name.
+/// Whether another user's file or directory has its name.
 fn is_taken(path: &Path) -> bool {
     let found = fs::symlink_metadata(path);
     found.is_ok_and(|it| it.uid() != geteuid().as_raw()) && path.starts_with(SHARED)
 }
 
-/// Starts the names of the directories that are made where `path` is somebody else's.
+/// Returns the prefix of directories created when `path` belongs to another user.
 fn prefix_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("{name}.")
 }
 
-/// The directory that was made because `path` is somebody else's, if any.
+/// Finds the directory that was created because `path` belongs to another user, if any.
 fn instead_of(path: &Path) -> Option<PathBuf> {
     let (parent, prefix) = (path.parent()?, prefix_of(path));
     let files = fs::read_dir(parent).ok()?.flatten();
@@ -143,7 +143,7 @@ fn make_instead_of(path: &Path) -> anyhow::Result<RunDirectory> {
     Ok(RunDirectory(made.keep()))
 }
 
-/// Where it is, unless somebody else has taken its name.
+/// Returns its usual place, which another user may have taken.
 fn usual() -> PathBuf {
     let (user, given) = (geteuid(), env::var_os("XDG_RUNTIME_DIR"));
     let logind = PathBuf::from(format!("/run/user/{user}"));

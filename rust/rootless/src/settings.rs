@@ -1,4 +1,4 @@
-//! From a configuration to the network and the files inside.
+//! Derives the network and the files inside from a configuration.
 
 mod hidden;
 
@@ -26,11 +26,11 @@ pub(crate) enum Purpose {
     Command,
     /// Ports, or proxies.
     Ports,
-    /// Peers alone, whose packets go on outside.
+    /// Peers alone, whose packets are forwarded outside.
     Gateway,
 }
 
-/// Returns what is inside; `sockets` is the directory of the tunnel's sockets, which is not.
+/// Returns the settings inside; `sockets`, the directory of the tunnel's sockets, is hidden there.
 pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
     let it = &config.interface;
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
@@ -55,7 +55,7 @@ pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> 
     }
 }
 
-/// Refuses a tunnel that goes through another: without root, its datagrams would leave as they are.
+/// Refuses an inner tunnel: without root, its datagrams would leave outside the outer one.
 pub(crate) fn refuse_via(config: &Config) -> anyhow::Result<()> {
     match &config.interface.via {
         Some(via) => {
@@ -66,7 +66,7 @@ pub(crate) fn refuse_via(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Returns which keys of the file have no effect inside.
+/// Returns the keys of the file that have no effect inside.
 pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
     let it = &config.interface;
     let is_marked = configured_mark(config).is_some();

@@ -19,10 +19,10 @@ use tokio::{
 
 use super::{commands::DELIVERY_TIME, run_directory::RunDirectory};
 
-/// How long a former tunnel may take to end.
+/// Time limit for an earlier tunnel to end.
 const ENDING_TIME: Duration = Duration::from_secs(2 * DELIVERY_TIME.as_secs());
 
-/// Where commands join; dropping it removes this socket and those of the tunnel process.
+/// The socket where commands join; dropping it removes this socket and those of the tunnel process.
 #[derive(Debug)]
 pub(super) struct Sockets {
     directory: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Takes the name for this supervisor: for commands, and for whoever asks for the status.
+    /// Claims the name for this supervisor, for commands and for status requests.
     pub(super) async fn bind(name: &InterfaceName) -> anyhow::Result<(Self, Control)> {
         let directory = RunDirectory::open()?;
         let path = directory.commands(name);
@@ -50,7 +50,7 @@ impl Sockets {
         Ok((sockets, control))
     }
 
-    /// The directory, which is to be hidden from commands.
+    /// Returns the directory, which is hidden from commands.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -64,17 +64,18 @@ impl Sockets {
 impl Drop for Sockets {
     fn drop(&mut self) {
         self.tunnel.remove();
-        // It may be gone already.
+        // It may already have gone.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Waits for the end of a supervisor that is ending; fails if it is not.
+/// Waits until a supervisor that is ending has ended; fails if it is not ending.
 async fn outlast_former(path: &Path, name: &InterfaceName) -> anyhow::Result<()> {
     let Ok(mut former) = UnixStream::connect(path).await else {
         return Ok(());
     };
-    // One that goes on hands over its namespaces; one that ends accepts nobody, and the kernel hangs up at its end.
+    // One that keeps running hands over its namespaces; one that is ending accepts no connection, and the kernel closes
+    // ours when it ends.
     match timeout(ENDING_TIME, former.read_u8()).await {
         Ok(Err(_)) => Ok(()),
         Ok(Ok(_)) => bail!(

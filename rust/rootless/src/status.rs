@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::{gateway::Gateway, supervisor::Supervisor};
 
-/// How long the tunnel may take to show its state.
+/// Time limit for the tunnel to report its state.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Supervisor {
-    /// Returns what is up, and what is wrong.
+    /// Returns the status of the tunnel and everything that is wrong.
     pub(super) async fn status(&mut self) -> Status {
         let mut warnings = self.warnings();
         let described = match timeout(PATIENCE, self.tunnel.report()).await {

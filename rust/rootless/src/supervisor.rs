@@ -1,4 +1,4 @@
-//! Supervisor: a tunnel and everything that belongs to it, from its start to its end.
+//! The supervisor: a tunnel and everything that belongs to it, from start to end.
 
 use std::{future::poll_fn, io, path::PathBuf, pin::pin, sync::Arc, time::SystemTime};
 
@@ -40,7 +40,7 @@ pub(super) struct Supervisor {
     pub(super) gateway: Option<Gateway>,
     pub(super) engine: Engine,
     pub(super) commands: Commands,
-    /// Whether it goes on without commands.
+    /// Whether it keeps running without commands.
     pub(super) lasts: bool,
     /// SIGUSR1.
     pub(super) counters: Signal,
@@ -96,7 +96,7 @@ impl Supervisor {
         let (forwards, gateway) = match started {
             Ok(started) => started,
             Err(error) => {
-                // What has failed matters more than what follows.
+                // The first failure matters more than its consequences.
                 drop(tunnel.stop().await);
                 return Err(error);
             }
@@ -116,7 +116,7 @@ impl Supervisor {
         })
     }
 
-    /// Tells the caller that the tunnel is ready.
+    /// Reports to the caller that the tunnel is ready.
     pub(super) async fn tell(&mut self, caller: Caller<'_>) -> anyhow::Result<()> {
         match caller {
             Caller::Command(command, process) => {
@@ -131,7 +131,7 @@ impl Supervisor {
         }
     }
 
-    /// Logs why the tunnel goes down, and tells the service manager.
+    /// Logs why the tunnel is going down, and notifies the service manager.
     pub(super) fn announce_end(&self, ending: &Ending, failure: Option<&anyhow::Error>) {
         let name = &self.tunnel.config.name;
         match (ending, failure) {
@@ -145,7 +145,7 @@ impl Supervisor {
         }
     }
 
-    /// Logs what was carried and refused.
+    /// Logs the traffic and refusals.
     pub(super) fn log(&self) {
         self.forwards.log();
         if let Some(gateway) = &self.gateway {
@@ -164,7 +164,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends everything inside, then the tunnel; returns what keeps its name taken.
+    /// Ends everything inside, then the tunnel; returns the guard that keeps its name taken.
     pub(super) async fn take_down(self) -> anyhow::Result<Sockets> {
         self.log();
         drop((self.forwards, self.gateway));
@@ -174,7 +174,7 @@ impl Supervisor {
     }
 }
 
-/// Runs `future` here, and all that it spawns and opens on another runtime.
+/// Runs `future` here, but everything that it spawns and opens on another runtime.
 async fn on<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     poll_fn(|context| {

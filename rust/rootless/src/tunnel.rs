@@ -49,14 +49,14 @@ impl Tunnel {
         match tunnel.configure().await {
             Ok(()) => Ok(tunnel),
             Err(error) => {
-                // What has failed matters more than what follows.
+                // The first failure matters more than its consequences.
                 drop(tunnel.stop().await);
                 Err(error)
             }
         }
     }
 
-    /// The next event of the process; `None` if addresses are to be followed. May be cancelled.
+    /// Waits for the next event of the process; `None` if addresses are due to be followed. May be cancelled.
     pub(super) async fn next(&mut self) -> Option<KeptEvent> {
         tokio::select! {
             event = self.kept.next() => Some(event),
@@ -67,7 +67,7 @@ impl Tunnel {
     /// Performs an effect that concerns the process.
     pub(super) async fn perform(&mut self, effect: Effect) {
         match effect {
-            // Nothing of the host's depends on the mark.
+            // Nothing on the host depends on the mark.
             Effect::FollowMark { id, fwmark } => {
                 self.kept.perform(Effect::AllowMark { id, fwmark }).await;
             }
@@ -80,7 +80,7 @@ impl Tunnel {
         }
     }
 
-    /// Follows handshakes; nothing of the host's depends on the rest.
+    /// Follows handshakes; nothing on the host depends on the rest.
     pub(super) fn on_event(&mut self, event: &TunnelEvent) {
         if let TunnelEvent::Handshake { peer, outcome } = event {
             let answered = *outcome == Outcome::Answered;
@@ -95,7 +95,7 @@ impl Tunnel {
         };
         let addresses = &self.addresses;
         let update = DeviceUpdate {
-            // Without a mark there is none to take away, which only root may.
+            // Only root may clear a mark, and there is none to clear.
             fwmark: self.mark,
             ..whole(&self.config, self.mark, |peer| addresses.of(peer))
         };
@@ -104,7 +104,7 @@ impl Tunnel {
         process.follow(&addresses.followed()).await
     }
 
-    /// Starts due look-ups, and tells the tunnel which addresses have changed.
+    /// Starts due look-ups, and passes changed addresses on to the tunnel.
     pub(super) async fn follow_addresses(&mut self) {
         let changes = self.addresses.changes(Instant::now());
         let Some(process) = self.kept.process() else {
@@ -129,27 +129,27 @@ impl Tunnel {
         }
     }
 
-    /// Notes that the host has slept, and may be in another network.
+    /// Records that the host has slept and may be in another network.
     pub(super) fn look_again(&mut self) {
         self.addresses.network_changed(Instant::now());
     }
 
-    /// The process's number, while there is one.
+    /// Returns the process's number while there is one.
     pub(super) fn pid(&self) -> Option<Pid> {
         self.kept.pid()
     }
 
-    /// How often the process has died.
+    /// Returns the number of times that the process has died.
     pub(super) fn deaths(&self) -> u64 {
         self.kept.deaths()
     }
 
-    /// Returns what the process reports; `None` while there is none.
+    /// Returns the process's report; `None` while there is none.
     pub(super) async fn report(&mut self) -> Option<anyhow::Result<Report>> {
         Some(self.kept.process()?.report().await)
     }
 
-    /// Returns what the process does not know of its peers.
+    /// Returns facts about the peers that the process does not know.
     pub(super) fn known(&self) -> Known {
         Known::new(&self.config, self.addresses.problems(&self.config))
     }

@@ -13,7 +13,7 @@ use super::{Caller, Purpose, Wanted, args::UserspaceArgs, gateway, refuse_via, r
 /// Names of the host that are looked up at the same time; each needs a thread.
 const LOOKUPS: usize = 16;
 
-/// Supervises a tunnel of this user until it is taken down. In the background, it tells its parent.
+/// Supervises a tunnel of this user until it is taken down. In the background, it reports to its parent.
 pub fn up(
     path: PathBuf,
     daemon: &DaemonArgs,
@@ -42,7 +42,7 @@ pub fn up(
         .enable_all()
         .build()
         .context("cannot start the threads of connections")?;
-    // The main thread looks for events by itself: a thread of connections does so only now and then while it is busy.
+    // The main thread polls for events itself: a busy connection thread does so only now and then.
     let control = Builder::new_current_thread()
         .max_blocking_threads(LOOKUPS)
         .enable_all()

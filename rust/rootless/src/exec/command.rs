@@ -12,10 +12,10 @@ use nix::sys::prctl;
 
 use super::families;
 
-/// The exit status if the command was not started (env(1)).
+/// Exit status if the command was not started (env(1)).
 const NOT_STARTED: u8 = 125;
 
-/// Why the command was not executed.
+/// Reason why the command was not executed.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: anyhow::Error,
@@ -31,7 +31,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// The exit status if the command is not found, and if it cannot be executed (env(1)).
+/// Returns the exit status for a command that is not found, or cannot be executed (env(1)).
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
@@ -64,7 +64,7 @@ fn enter(spaces: &Spaces) -> anyhow::Result<()> {
     families::restrict().context("cannot restrict the kinds of sockets")
 }
 
-/// Leaves no capability, also to programs of root, and no way to get one.
+/// Drops all capabilities, even for programs of root, and every way to regain one.
 ///
 /// The bounding set stays: without it the kernel does not execute a program with capabilities at all, such as ping.
 fn give_up_privileges() -> anyhow::Result<()> {

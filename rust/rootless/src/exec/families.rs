@@ -1,5 +1,5 @@
-//! The kinds of sockets that a command has: other families lead out of the namespace, such as to the host of a virtual
-//! machine (`AF_VSOCK`).
+//! Restricts the address families of a command's sockets: other families lead out of the namespace, for example to the
+//! host of a virtual machine (`AF_VSOCK`).
 
 use std::env::consts::ARCH;
 
@@ -14,11 +14,11 @@ const ALLOWED: [libc::c_int; 4] = [
     libc::AF_UNIX,
 ];
 
-/// A way of making system calls, as `linux/audit.h` numbers them.
+/// A system call ABI, as `linux/audit.h` numbers them.
 struct Calls {
     architecture: u32,
     socket: u32,
-    /// Does the work of `socket` with arguments in memory, which no filter can see.
+    /// Number of socketcall(2), which does the work of `socket` with arguments in memory, where no filter sees them.
     socketcall: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Logs what a forwarder has carried and refused.
+//! Logs a forwarder's traffic and refusals.
 
 use convoy_network::{
     counters::{Refusal, Totals},
@@ -50,12 +50,12 @@ pub(crate) fn status(totals: &Totals) -> CarriedStatus {
     }
 }
 
-/// The reasons for which something was refused, such as `denied 3, timed_out 1`.
+/// Formats the reasons for refusals, such as `denied 3, timed_out 1`.
 fn refused(totals: &Totals) -> String {
     listed(Refusal::ALL.map(|reason| (reason.name(), totals.refused(reason))))
 }
 
-/// The bounds of the relay that were met.
+/// Formats the bounds of the relay that were reached.
 fn met(totals: &Totals) -> String {
     listed(Pressure::ALL.map(|bound| (bound.name(), totals.met(bound))))
 }

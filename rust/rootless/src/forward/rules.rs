@@ -8,14 +8,14 @@ use convoy_network::{
     login::Login,
 };
 
-/// The rules of a file.
+/// Returns the rules of a file.
 pub(crate) fn of(forwarding: Forwarding) -> Vec<Rule> {
     let of_all = access(&forwarding.access);
     let rule = |listener| rule(listener, of_all.clone());
     forwarding.listeners.into_iter().map(rule).collect()
 }
 
-/// The rule of a listener on this host; its clients must be allowed by `of_all`, too.
+/// Returns the rule for a listener on this host; `of_all` must allow its clients, too.
 pub(crate) fn rule(listener: Listener, of_all: Access) -> Rule {
     let login = listener
         .login
@@ -32,14 +32,14 @@ pub(crate) fn rule(listener: Listener, of_all: Access) -> Rule {
     }
 }
 
-/// Whether every listener can be reached by this host alone.
+/// Whether all listeners can be reached only from this host.
 pub(crate) fn are_local(forwarding: &Forwarding) -> bool {
     let addresses = forwarding.listeners.iter().flat_map(|it| &*it.addresses);
     let mut ips = addresses.map(|at| at.ip().to_canonical());
     ips.all(|ip| ip.is_loopback())
 }
 
-/// The lists, for a rule.
+/// Returns the lists for a rule.
 pub(crate) fn access(lists: &AccessLists) -> Access {
     Access {
         allow: lists.allow.clone(),

@@ -1,5 +1,5 @@
-//! The sockets of programs outside that programs inside do not see: those that look names up, start programs, or
-//! fetch and send what they are asked to.
+//! Sockets of outside programs that are hidden from programs inside: resolvers, launchers, and programs that fetch or
+//! send on request.
 
 use std::{
     env,
@@ -62,7 +62,7 @@ const AT_HOME: [&str; 3] = [
     ".local/share/containers/podman/machine",
 ];
 
-/// Prefixes of directories in `/tmp` of a user without a runtime directory; its number follows.
+/// Prefixes, followed by the user's number, of directories in `/tmp` for users without a runtime directory.
 const IN_TMP: [&str; 3] = ["convoy-", "podman-run-", "storage-run-"];
 
 /// Variables that name a socket.
@@ -90,7 +90,7 @@ pub(super) fn paths(sockets: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The user's runtime directory, if it is one for this alone: its services may start again later.
+/// Returns the user's runtime directory if it is used for nothing else: its services may start again later.
 pub(super) fn directories() -> Vec<PathBuf> {
     let is_apart = |path: &PathBuf| {
         let others = [
@@ -140,7 +140,7 @@ fn home(environment: &Environment<'_>) -> Option<PathBuf> {
     path.filter(|path| path.is_absolute() && path.parent().is_some())
 }
 
-/// The sockets that addresses of D-Bus (`unix:path=…,guid=…;…`) or of containers (`unix://…`) name.
+/// Extracts the sockets from addresses of D-Bus (`unix:path=…,guid=…;…`) or of containers (`unix://…`).
 fn named_by(addresses: &OsString) -> Vec<PathBuf> {
     let addresses = addresses.as_bytes().split(|byte| *byte == b';');
     let path = |address: &[u8]| {
@@ -156,7 +156,7 @@ fn named_by(addresses: &OsString) -> Vec<PathBuf> {
     paths.filter(|path| path.is_absolute()).collect()
 }
 
-/// The sockets of GnuPG's services, of which one fetches keys.
+/// Lists the sockets of GnuPG's services, one of which fetches keys.
 fn gnupg(home: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(home).into_iter().flatten().flatten();
     let sockets = files.filter(|file| file.file_name().as_bytes().starts_with(b"S."));
