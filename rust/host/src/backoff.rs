@@ -9,11 +9,11 @@ use crate::change::What;
 /// The pause after the first restoration.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The longest pauses: of what keeps packets in the tunnel, and of all else.
+/// The longest pauses: for changes that keep packets in the tunnel, and for all others.
 const LONGEST_OF_GUARDS: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The pause of a kill switch, always: it is open meanwhile.
+/// The fixed pause of a kill switch, which is open meanwhile.
 const OF_KILL_SWITCH: Duration = Duration::from_millis(20);
 
 /// The pauses before each kind of change is restored.
@@ -40,7 +40,7 @@ impl Backoffs {
         self.of(what).earliest()
     }
 
-    /// Notes what was restored together.
+    /// Records changes that were restored together.
     pub(crate) fn restored(&mut self, all: &[What], now: Instant) {
         let is_guard = |what: &What| what.guards() && !what.is_kill_switch();
         let kinds: [&dyn Fn(&What) -> bool; 3] =
@@ -52,7 +52,8 @@ impl Backoffs {
         }
     }
 
-    /// Notes that nothing could be restored; returns when to try again, which is soon if there is a kill switch.
+    /// Records that nothing could be restored; returns the time of the next attempt, which is soon if there is a kill
+    /// switch.
     pub(crate) fn failed(&mut self, has_kill_switch: bool, now: Instant) -> Option<Instant> {
         let backoff = match has_kill_switch {
             true => &mut self.guards,
@@ -95,10 +96,10 @@ impl Backoff {
         self.last.map(|(at, pause)| at + pause)
     }
 
-    /// Notes a restoration.
+    /// Records a restoration.
     fn restored(&mut self, now: Instant) {
         let pause = match self.last {
-            // Nobody has interfered for a while: a new incident.
+            // There was no interference for a while, so this is a new incident.
             Some((at, pause)) if now < at + pause * 4 => (pause * 2).min(self.longest),
             _ => self.shortest,
         };

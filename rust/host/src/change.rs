@@ -58,7 +58,7 @@ pub(crate) enum Before {
 }
 
 impl What {
-    /// Identifies the thing that changes: equal for two states of it, of which one replaces the other.
+    /// Identifies the object of a change: equal for two states of which one replaces the other.
     pub(crate) fn slot(&self) -> Self {
         match self.clone() {
             Self::Firewall(ruleset) => Self::Firewall(ruleset.slot()),
@@ -77,7 +77,7 @@ impl What {
         matches!(self, Self::Firewall(ruleset) if ruleset.is_kill_switch)
     }
 
-    /// Whether it survives a reboot, so that its record must, too.
+    /// Whether it survives a reboot, so that its record must as well.
     pub(crate) fn survives_reboot(&self) -> bool {
         matches!(self, Self::Dns(Resolving::File { .. }))
     }
@@ -107,10 +107,10 @@ impl fmt::Display for What {
     }
 }
 
-/// Whether a plan ever has this file of `/proc/sys`.
+/// Whether any plan includes this file of `/proc/sys`.
 pub(crate) fn is_ever_changed(path: &Path) -> bool {
     path == Path::new(VALID_MARK)
 }
 
-/// Makes the reverse path filter look at marks, too.
+/// Makes the reverse path filter consider marks.
 pub(crate) const VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";

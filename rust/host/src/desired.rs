@@ -11,27 +11,27 @@ use crate::error::HostError;
 
 /// The state of the host that the configuration of one interface wants.
 ///
-/// The interface itself must exist; this crate neither makes nor removes it.
+/// The interface itself must exist; this crate neither creates nor removes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
     /// Addresses of the interface.
     pub addresses: Vec<Prefix>,
     /// The interface's MTU in bytes; computed from the routes to `endpoints` if absent.
     pub mtu: Option<u32>,
-    /// Bytes that another tunnel's headers take, if this one goes through it: a computed MTU is lower by them.
+    /// Bytes for the headers of the outer tunnel, if there is one: a computed MTU is lower by that number.
     pub outer_headers: u32,
     /// The largest MTU in bytes that was found to work: neither `mtu` nor the routes lead to a larger one. Ignored
     /// below [`smallest_mtu`].
     pub mtu_at_most: Option<u32>,
     /// The peers' endpoints, as far as known.
     pub endpoints: Vec<IpAddr>,
-    /// Servers outside the tunnel that it asks: name servers for the endpoints' names, and STUN servers.
+    /// Servers outside the tunnel that it uses: name servers for the endpoints' names, and STUN servers.
     pub servers: Vec<IpAddr>,
     /// TURN servers by TCP or TLS: a kill switch lets sockets with the mark connect to these, at these ports.
     pub streams: Vec<SocketAddr>,
     /// The peers' allowed IPs, which become routes.
     pub allowed: Vec<Prefix>,
-    /// Where routes go.
+    /// Table for the routes.
     pub table: Table,
     /// The mark of the tunnel's own datagrams. Needed for a default route in [`Table::Auto`] and for a kill
     /// switch: see [`Host::pick_mark`](crate::Host::pick_mark).
@@ -40,7 +40,7 @@ pub struct Desired {
     pub excluded: Vec<Prefix>,
     /// Whether directly connected networks stay outside the tunnel too; followed as they change.
     pub exclude_local: bool,
-    /// Drops everything outside the tunnel.
+    /// The kill switch, which drops everything outside the tunnel.
     pub kill_switch: Option<KillSwitch>,
     /// Whether the kill switch lets marked TCP out to the default gateway of IPv4, which is asked to forward a port.
     pub asks_router: bool,
@@ -48,7 +48,7 @@ pub struct Desired {
     pub dns: Dns,
 }
 
-/// Where routes go, as `Table` of wg-quick(8).
+/// Table for the routes, as `Table` of wg-quick(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Table {
     /// Default routes into a table of their own, selected by the mark; others into the main table.
@@ -87,7 +87,7 @@ impl Dns {
     }
 }
 
-/// Whether these search domains tell names apart.
+/// Whether these search domains divide names between servers.
 pub(crate) fn routes_domains_alone(search: &[String]) -> bool {
     let routed = search.iter().filter_map(|it| it.strip_prefix('~'));
     let routed: Vec<_> = routed.collect();
@@ -125,18 +125,18 @@ impl Desired {
         self.exclude_local || self.kill_switch.is_some_and(|switch| switch.allow_lan)
     }
 
-    /// Whether connected networks matter, which may change.
+    /// Whether connected networks matter, which may change over time.
     pub(crate) fn follows_local(&self) -> bool {
         let has_default = self.has_default(false) || self.has_default(true);
         self.wants_local() || self.kill_switch.is_some() || has_default
     }
 
-    /// Whether all routes are in a table of their own, where rules find them before those of the host.
+    /// Whether all routes are in a table of their own, which rules consult before the host's.
     pub(crate) fn is_fenced(&self) -> bool {
         self.table == Table::Auto && self.needs_mark()
     }
 
-    /// Whether the routes of a family are there.
+    /// Whether there are routes of a family.
     pub(crate) fn fences(&self, ipv6: bool) -> bool {
         let holds_outside = || {
             let holders = self.holders(&self.own_networks());
@@ -197,7 +197,7 @@ impl Desired {
         self.is_fenced() && !address.is_host() && self.outside().any(|host| network.contains(&host))
     }
 
-    /// The hosts to which this tunnel itself sends, outside of it.
+    /// The hosts outside to which this tunnel itself sends.
     fn outside(&self) -> impl Iterator<Item = Prefix> {
         let all = self.endpoints.iter().chain(&self.servers);
         all.map(|address| Prefix::host(*address))

@@ -64,8 +64,7 @@ impl Resolving {
         }
     }
 
-    /// Gives the host its former servers back. `below` holds the content that another tunnel wants for the same
-    /// resolv.conf.
+    /// Restores the host's former servers. `below` is the content that another tunnel wants for the same resolv.conf.
     pub(crate) async fn unmake(
         &self,
         bus: &mut Bus,
@@ -80,7 +79,7 @@ impl Resolving {
                 Some(below) => file::write(path, below),
                 None => file::restore(path, before),
             },
-            // Somebody else has taken it over.
+            // Another program has taken it over.
             Self::File { .. } => Ok(()),
         }
     }

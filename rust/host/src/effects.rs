@@ -1,4 +1,4 @@
-//! Makes a change, undoes it, and tells whether it is still as it was left.
+//! Makes and undoes changes, and checks whether they are still in place.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -26,9 +26,9 @@ pub(crate) struct Effects {
     pub(crate) nft: Nft,
     /// The listing by nft(8) right after the last load.
     listing: Option<(Ruleset, Listing)>,
-    /// The name servers that a service has from us.
+    /// The name servers that a service got from us.
     served: Option<Resolving>,
-    /// The routes in the tables that were looked at in this pass.
+    /// The routes of the tables that were read in this pass.
     routes: HashMap<(u32, bool), HashSet<Route>>,
     /// The journals of other interfaces, which may hold changes of the same files.
     others: Others,
@@ -82,7 +82,7 @@ impl Effects {
         stands.map_err(HostError::kernel("look up", what.to_string()))
     }
 
-    /// Whether another interface of ours changed the same file, so that the last one to go undoes it.
+    /// Whether another interface of ours changed the same file, so that the last one to go down undoes it.
     pub(crate) fn is_shared(&self, what: &What) -> bool {
         let is_file = matches!(
             what,
@@ -160,7 +160,7 @@ impl Effects {
         made.map_err(HostError::kernel("add", what.to_string()))
     }
 
-    /// Names the route that is in the way of one of ours.
+    /// Names the route that conflicts with one of ours.
     async fn taken(&self, route: &Route, error: NetlinkError) -> HostError {
         match route::rival(&self.netlink, route).await {
             Ok(Some((by, is_connected))) => HostError::RouteTaken {
@@ -172,7 +172,7 @@ impl Effects {
         }
     }
 
-    /// Puts the former state back, unless somebody else has changed it since.
+    /// Restores the former state, unless another program has changed it since.
     pub(crate) async fn unmake(&mut self, change: &Change) -> Result<(), HostError> {
         match (&change.what, &change.before) {
             (What::Firewall(ruleset), _) => {

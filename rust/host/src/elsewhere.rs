@@ -1,8 +1,8 @@
-//! Other network namespaces of this machine: interfaces there may have the names of ours.
+//! Other network namespaces of this machine, whose interfaces may have the same names as ours.
 
 use std::{fmt, fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-/// Where ip-netns(8) keeps names of namespaces.
+/// Directory where ip-netns(8) keeps names of namespaces.
 const NAMES: &str = "/run/netns";
 
 /// A network namespace, as the kernel identifies it, such as `net:[4026531840]`.
@@ -10,7 +10,7 @@ const NAMES: &str = "/run/netns";
 pub struct NetworkNamespace(pub(crate) String);
 
 impl NetworkNamespace {
-    /// Where this thread is.
+    /// Returns this thread's namespace.
     ///
     /// # Errors
     /// If `/proc` is not there.
@@ -18,7 +18,7 @@ impl NetworkNamespace {
         Self::of(Path::new("/proc/thread-self/ns/net"))
     }
 
-    /// Where a process is, unless that cannot be seen.
+    /// Returns a process's namespace, unless it cannot be seen.
     #[must_use]
     pub fn of_process(pid: u32) -> Option<Self> {
         Self::of(&Path::new("/proc").join(pid.to_string()).join("ns/net")).ok()
@@ -29,7 +29,7 @@ impl NetworkNamespace {
         self.process().is_some() || self.name().is_some()
     }
 
-    /// Returns the words that run a command there.
+    /// Returns the command prefix that runs a command there.
     #[must_use]
     pub fn entry(&self) -> String {
         match (self.name(), self.process()) {
@@ -53,7 +53,7 @@ impl NetworkNamespace {
         names.next()?.file_name().into_string().ok()
     }
 
-    /// The process with the lowest number, which is likely to last.
+    /// Finds the process with the lowest number, which is likely to last.
     fn process(&self) -> Option<u32> {
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|it| it.file_name().to_str()?.parse().ok());

@@ -32,7 +32,7 @@ pub enum HostError {
     Elsewhere {
         /// The interface.
         interface: String,
-        /// Where it is.
+        /// The namespace.
         namespace: NetworkNamespace,
     },
     /// A default route or a kill switch needs a mark.

@@ -13,9 +13,9 @@ pub enum Event {
     MtuChanged(u32),
     /// Datagrams to an endpoint, or by the default route, leave by another device, gateway or source address.
     UnderlayChanged,
-    /// [`Applied::warnings`](crate::Applied::warnings) are others now: these.
+    /// [`Applied::warnings`](crate::Applied::warnings) have changed to these.
     Warnings(Vec<String>),
-    /// The addresses of [`Host::own_addresses`](crate::Host::own_addresses) are others now: these.
+    /// The addresses of [`Host::own_addresses`](crate::Host::own_addresses) have changed to these.
     OwnAddresses(Vec<IpAddr>),
     /// A pause has ended.
     Resumed,

@@ -35,12 +35,12 @@ pub(crate) struct Facts {
     /// The interface's MTU in bytes: the configured one, or else the one that fits the routes to the endpoints, and
     /// no larger than allowed.
     pub(crate) mtu: u32,
-    /// Where new rules go, for IPv4 and IPv6.
+    /// Priorities of new rules, for IPv4 and IPv6.
     pub(crate) places: [Place; 2],
     pub(crate) allowed: Allowed,
     /// Networks within the tunnel's ones to which the host has routes of its own, where those prevail.
     pub(crate) nearer: Vec<Prefix>,
-    /// Parts of the desired state that this host lacks, and packets that go elsewhere than one may expect.
+    /// Parts of the desired state that this host lacks, and packets that take an unexpected way.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Facts {
         to.is_ipv6() && self.ipv6 != Ipv6::On
     }
 
-    /// Looks at the host. `made` holds the changes that are ours already.
+    /// Gathers the facts. `made` holds the changes that are already ours.
     pub(crate) async fn gather(
         netlink: &Netlink,
         interface: &str,
@@ -134,7 +134,7 @@ impl Facts {
     }
 }
 
-/// Tells what `Facts::warnings` would have, without an interface.
+/// Returns the expected `Facts::warnings`, without an interface.
 ///
 /// # Errors
 /// If the kernel does not tell its routes.
@@ -169,7 +169,7 @@ fn warnings(
     warnings
 }
 
-/// Networks that the routes of a plain tunnel would leave to longer ones of the host.
+/// Networks for which longer routes of the host would prevail over those of a plain tunnel.
 fn nearer(desired: &Desired, networks: &[Prefix], outside: &[Outside; 2]) -> Vec<Prefix> {
     if desired.kill_switch.is_some() || !desired.is_fenced() {
         return Vec::new();
@@ -204,8 +204,8 @@ fn limited(mtu: u32, at_most: Option<u32>, carries_ipv6: bool) -> u32 {
     at_most.map_or(mtu, |most| mtu.min(most))
 }
 
-/// As wg-quick(8) does, but fits all endpoints: the route's MTU or else its device's, less the overhead; of the
-/// default route if no endpoint has a route.
+/// Computes the MTU as wg-quick(8) does, but to fit all endpoints: the route's MTU or else its device's, less the
+/// overhead; that of the default route if no endpoint has a route.
 async fn fitting_mtu(
     netlink: &Netlink,
     link: &Link,

@@ -30,8 +30,8 @@ pub(crate) use ruleset::Ruleset;
 #[derive(Debug)]
 pub(crate) struct Nft {
     pub(crate) programs: Programs,
-    /// Stays locked until nft(8) has ended, even if this process is killed: rules that load late would come after
-    /// whoever removes them.
+    /// Stays locked until nft(8) has ended, even if this process is killed: rules that load late would survive their
+    /// removal.
     pub(crate) lock: Option<Arc<File>>,
     owns_tables: bool,
     /// The kill switch that was loaded last.
@@ -53,7 +53,7 @@ impl Default for Nft {
     }
 }
 
-/// How often, and after which pause, to load rules again if the tables still belong to a former owner.
+/// Number of attempts, and the pause between them, to load rules while the tables still belong to a former owner.
 const PATIENCE: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -64,9 +64,9 @@ enum Clear {
     Flush,
     /// Adding first, because older nft(8) cannot flush a table that may not exist.
     AddAndFlush,
-    /// Where a chain's hook is another than ours.
+    /// For chains whose hook differs from ours.
     Parts,
-    /// Where nothing else helps.
+    /// For cases in which nothing else helps.
     Delete,
     AddAndDelete,
 }
@@ -111,9 +111,9 @@ impl Nft {
         }
     }
 
-    /// Puts these rules in the place of the former ones. Loads `inet` alone where the kernel has no egress hook.
+    /// Replaces the former rules by these. Loads `inet` alone where the kernel has no egress hook.
     pub(crate) async fn load(&mut self, ruleset: &Ruleset) -> Result<Listing, HostError> {
-        // nft(8) can change only what nobody owns.
+        // nft(8) can change only tables without an owner.
         self.owner = None;
         let is_owned = ruleset.is_kill_switch && self.owns_tables;
         if is_owned && self.programs.find("nft").is_some() {
@@ -165,7 +165,7 @@ impl Nft {
         for clear in ways {
             let reason = match self.put_after(clear, ruleset, egress).await {
                 Ok(listing) => {
-                    // The others are for what somebody else has done.
+                    // The others are for tables that another program has changed.
                     if matches!(clear, Clear::Flush | Clear::AddAndFlush) {
                         self.clear = clear;
                     }
@@ -281,7 +281,7 @@ pub fn table(interface: &str) -> String {
     format!("convoy_{}", identifier(interface))
 }
 
-/// A device's name as a part of an identifier of nft(8), which knows few punctuation marks.
+/// Encodes a device's name for an identifier of nft(8), which allows few punctuation marks.
 fn identifier(device: &str) -> String {
     let mut name = String::new();
     for byte in device.bytes() {

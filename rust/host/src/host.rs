@@ -63,23 +63,23 @@ pub struct Host {
     pub(crate) is_link_down: bool,
     pub(crate) pause: Option<Pause>,
     pub(crate) backoffs: Backoffs,
-    /// When `watch` must look again.
+    /// Time at which `watch` must check again.
     pub(crate) due: Option<Instant>,
-    /// The next such time, while it looks.
+    /// The next such time, during the check.
     pub(crate) later: Option<Instant>,
     pub(crate) sources: Sources,
     pub(crate) events: VecDeque<Event>,
     pub(crate) facts: Option<Facts>,
-    /// The MTU that the caller knows of.
+    /// The MTU last reported to the caller.
     pub(crate) told_mtu: Option<u32>,
-    /// The warnings that the caller knows of.
+    /// The warnings last reported to the caller.
     pub(crate) told_warnings: Vec<String>,
-    /// The ways at the last look.
+    /// The paths at the last check.
     pub(crate) ways: Vec<(Course, Option<Way>)>,
     /// The family and priority of rules that may stand in another order than in the plan: one was put behind the others
     /// by work that was cancelled or has failed since.
     pub(crate) disordered: HashSet<(bool, u32)>,
-    /// The addresses of this machine that the caller knows of; `None` if it has not asked.
+    /// The addresses of this machine last reported to the caller; `None` if it has not asked.
     pub(crate) told_addresses: Option<Vec<IpAddr>>,
 }
 
@@ -139,8 +139,8 @@ impl Host {
         })
     }
 
-    /// The mark that `desired` needs and does not have: that of an earlier [`Host::apply`], or else the first one
-    /// whose table is free. `None` if it needs none.
+    /// Returns the mark that `desired` needs but lacks: that of an earlier [`Host::apply`], or else the first one whose
+    /// table is free. `None` if it needs none.
     ///
     /// The caller sets it on the tunnel and in [`Desired::fwmark`] before [`Host::apply`].
     pub async fn pick_mark(&self, desired: &Desired) -> Result<Option<u32>, HostError> {
@@ -211,7 +211,7 @@ impl Host {
         self.made.iter().any(is_one) || self.effects.nft.has_kill_switch(&self.interface).await
     }
 
-    /// Whether the kernel has this kill switch as it was loaded, so that nothing leaves beside the tunnel.
+    /// Whether this kill switch is in the kernel as it was loaded, so that nothing leaves outside the tunnel.
     pub async fn is_kill_switch_closed(&self) -> bool {
         let mut loaded = self.made.iter().map(|entry| &entry.change.what);
         match loaded.find(|what| what.is_kill_switch()) {
@@ -222,7 +222,7 @@ impl Host {
         }
     }
 
-    /// The interface's MTU in bytes as it is, whatever it should be: [`Host::apply`] may have failed at any step.
+    /// Reads the interface's present MTU in bytes, whatever it should be: [`Host::apply`] may have failed at any step.
     pub async fn mtu(&mut self) -> Result<u32, HostError> {
         let link = self.effects.netlink.link_by_name(&self.interface).await;
         let link = link.map_err(HostError::kernel("look up", "the interface"))?;
@@ -238,7 +238,7 @@ impl Host {
         self.pause = Some(pause);
         let paused = self.follow_pause().await;
         if paused.is_err() {
-            // What was opened so far closes again; the first error is the one that matters.
+            // Everything opened so far closes again; the first error is the one that matters.
             self.pause = None;
             if let Err(error) = self.follow_pause().await {
                 tracing::warn!(interface = self.interface, %error, "The pause is not undone yet");
@@ -259,7 +259,7 @@ impl Host {
         self.follow_pause().await
     }
 
-    /// Puts back everything that is still as it was left. A persistent kill switch stays.
+    /// Restores everything that other programs have not changed since. A persistent kill switch stays.
     ///
     /// # Errors
     /// The first change that could not be undone; all others have been. [`recover`] tries again.
@@ -274,7 +274,7 @@ impl Host {
             .await
     }
 
-    /// Looks at the host and plans.
+    /// Reads the host's state and makes a plan.
     pub(crate) async fn plan(&mut self) -> Result<Vec<What>, HostError> {
         let Some(desired) = &self.desired else {
             return Ok(Vec::new());
@@ -300,7 +300,7 @@ impl Host {
         facts.chain(&self.warnings).cloned().collect()
     }
 
-    /// Logs what is new.
+    /// Logs new warnings.
     fn note_warnings(&self, warnings: &[String]) {
         let known = self.facts.as_ref().map_or(&[][..], |facts| &facts.warnings);
         for warning in warnings.iter().filter(|warning| !known.contains(warning)) {

@@ -1,4 +1,4 @@
-//! The service that sets name servers.
+//! Services that set name servers.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The first of the three that this host has. systemd-resolved counts if programs ask it, and if it is of this
-    /// network namespace.
+    /// Returns the first of the three that this host has. systemd-resolved counts only if programs use it and it runs
+    /// in this network namespace.
     pub(crate) async fn find(bus: &mut Bus, programs: &Programs, options: &Options) -> Self {
         if leads_to_resolved(options) && bus.has_resolved_here().await {
             Self::Resolved

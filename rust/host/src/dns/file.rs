@@ -48,7 +48,7 @@ impl Original {
         fs::read(path).is_ok_and(|now| now == content.as_bytes())
     }
 
-    /// Whether nothing or an empty file stood there: another program is about to write it.
+    /// Whether the path was absent or empty: another program is about to write it.
     pub(crate) fn is_in_transit(&self) -> bool {
         match self {
             Self::Absent => true,
@@ -74,14 +74,14 @@ pub(crate) fn content(interface: &str, dns: &Dns) -> String {
     text
 }
 
-/// Replaces the file in one step, or writes it in place where it is a mount point, as in containers.
+/// Replaces the file atomically, or writes it in place where it is a mount point, as in containers.
 pub(super) fn write(path: &Path, content: &str) -> Result<(), HostError> {
     replace(path, content.as_bytes(), 0o644).map_err(HostError::file("write", path))
 }
 
-/// Removes a new file that is not at `path` yet.
+/// Removes a new file that was not moved to `path` yet.
 pub(super) fn remove_unfinished(path: &Path) {
-    // It is almost never there.
+    // It almost never exists.
     let _ = fs::remove_file(beside(path));
 }
 

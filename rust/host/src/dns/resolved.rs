@@ -42,7 +42,7 @@ impl Bus {
         asked.await.unwrap_or(false)
     }
 
-    /// Whether resolved runs, and its links are ours.
+    /// Whether systemd-resolved is running in our network namespace.
     pub(super) async fn has_resolved_here(&mut self) -> bool {
         let asked = async {
             let proxy = DBusProxy::new(self.connection().await?).await?;
@@ -54,7 +54,7 @@ impl Bus {
         };
         match asked.await {
             Ok(pid) => pid == std::process::id() || !is_elsewhere(pid),
-            // A bus may not tell.
+            // The bus may not know.
             Err(_) => self.has_resolved().await,
         }
     }
@@ -87,7 +87,7 @@ impl Bus {
         self.call("SetLinkDefaultRoute", &(index, !is_split)).await
     }
 
-    /// Takes the link's servers away; succeeds if the link or resolved is gone.
+    /// Removes the link's servers; succeeds if the link or systemd-resolved is gone.
     pub(super) async fn revert(&mut self, index: u32) -> Result<(), HostError> {
         if !self.has_resolved().await {
             return Ok(());
@@ -144,7 +144,7 @@ impl Bus {
     }
 }
 
-/// Whether a process is in another network namespace. One that cannot be seen from here is taken for a neighbour.
+/// Whether a process is in another network namespace. A process that cannot be seen from here counts as being in ours.
 fn is_elsewhere(process: u32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     match (namespace(&process.to_string()), namespace("thread-self")) {

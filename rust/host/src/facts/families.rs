@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ipv6 {
     On,
-    /// Other interfaces have it, this one does not.
+    /// Other interfaces have IPv6, this one does not.
     OffHere,
     /// The configured MTU is too small for it.
     TooNarrow(u32),
@@ -23,7 +23,7 @@ pub(crate) enum Ipv6 {
 
 impl Ipv6 {
     pub(super) fn of(interface: &str, mtu: Option<u32>) -> Self {
-        // One that comes has the default.
+        // A new interface gets the default.
         let interface = match Path::new(IPV6).join(interface).exists() {
             true => interface,
             false => "default",
@@ -37,7 +37,7 @@ impl Ipv6 {
         }
     }
 
-    /// Tells what becomes of the desired state for IPv6.
+    /// Warns of parts of the desired state that IPv6 will lack.
     pub(super) fn warnings(self, desired: &Desired) -> Vec<String> {
         let is_asked = desired.table != Table::Off && desired.allowed.iter().any(Prefix::is_ipv6);
         let has_address = desired.addresses.iter().any(Prefix::is_ipv6);
@@ -79,7 +79,7 @@ pub(super) fn half(desired: &Desired, outside: &[Outside; 2], tunnels: &[u32]) -
     }
 }
 
-/// Whether the kernel has IPv6 and nobody has turned it off for the interface.
+/// Whether the kernel has IPv6 and it is not disabled for the interface.
 fn has_ipv6(interface: &str) -> bool {
     let path = format!("{IPV6}/{interface}/disable_ipv6");
     fs::read_to_string(path).is_ok_and(|value| value.trim() == "0")

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::ruleset::Ruleset;
 
-/// The tables as nft(8) lists them, to tell whether somebody has changed them.
+/// The tables as nft(8) lists them, to detect changes by other programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listing(pub(super) String);
 
@@ -56,7 +56,7 @@ pub(super) fn parts(text: &str) -> BTreeSet<(&str, &str, &str)> {
 /// Words for the flags of tables that can be owned; older versions of nft(8) do not know all of them.
 const OF_OWNERS: [&str; 3] = ["flags", "owner", "persist"];
 
-/// A listing without what changes by itself: the table's owner and its flags, and elements that time out.
+/// Strips a listing of parts that change by themselves: the table's owner and flags, and elements that time out.
 pub(super) fn lasting(listing: &str) -> String {
     let mut is_elements = false;
     let mut lasting = String::new();

@@ -26,8 +26,8 @@ pub(crate) struct Allowed {
     pub(crate) router: Option<Ipv4Addr>,
 }
 
-/// Lets everything out for a time, which the kernel ends: it forgets the elements of a set, whatever has become of this
-/// process, but does not count time asleep there. The wall clock does, but somebody may set it back.
+/// Lets everything out for a limited time. The kernel ends it, whatever happens to this process, as the element of a
+/// set times out; but it does not count time asleep. The wall clock does, but it may be set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opening {
     pub(crate) seconds: u64,
@@ -103,8 +103,8 @@ pub(crate) fn kill_switch(
     }
 }
 
-/// As wg-quick(8) does: nobody on another link reaches the tunnel's addresses, and replies to our datagrams
-/// have our mark, so that the reverse path filter accepts them. So have those to look-ups by TCP.
+/// Guards the tunnel as wg-quick(8) does: hosts on other links cannot reach its addresses, and replies to our datagrams
+/// and to look-ups by TCP get our mark, so that the reverse path filter accepts them.
 fn anti_spoofing(interface: &str, desired: &Desired, families: [bool; 2], mark: u32) -> String {
     let guarded = desired.addresses.iter();
     let guarded = guarded.filter(|prefix| families[usize::from(prefix.is_ipv6())]);
@@ -232,7 +232,7 @@ fn streams(mark: u32, allowed: &Allowed) -> String {
     rules
 }
 
-/// Lets out what asks the router to forward a port: UPnP goes by TCP, to any port.
+/// Lets requests for port mappings out to the router: UPnP uses TCP, to any port.
 fn asks(mark: u32, router: Ipv4Addr) -> String {
     format!("    meta mark {mark} ip daddr {router} meta l4proto tcp accept\n")
 }
@@ -251,7 +251,7 @@ fn dhcp(allowed: &Allowed) -> String {
     v4.chain(v6).collect()
 }
 
-/// No network of a DHCP server is wider, and a host has fewer of them.
+/// DHCP servers' networks are no wider, and a host has no more of them.
 const WIDEST_WITH_DHCP: u8 = 8;
 const MOST_WITH_DHCP: usize = 64;
 
