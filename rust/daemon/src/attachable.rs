@@ -1,4 +1,4 @@
-//! SIGUSR1 lets debuggers and profilers of this process's user attach for a while: `convoy profile` sends it.
+//! Lets debuggers and profilers of this process's user attach for a while after SIGUSR1, which `convoy profile` sends.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-/// How long. What has attached meanwhile stays attached.
+/// Time for which they may attach. Those that have attached stay attached.
 const TIME: Duration = Duration::from_secs(60);
 
 /// Waits for requests.

@@ -1,4 +1,4 @@
-//! `convoy capture`: the packets inside a tunnel, both ways, as pcapng for Wireshark and tshark.
+//! `convoy capture`: records the packets inside a tunnel, both ways, as pcapng for Wireshark and tshark.
 //!
 //! ```text
 //!  kernel ──TUN── tunnel          the tunnel itself does nothing for it
@@ -35,13 +35,13 @@ pub use args::CaptureArgs;
 use file::Capture;
 use socket::PacketSocket;
 
-/// Interval between looks whether an interface that is down still exists, in milliseconds.
+/// Interval in milliseconds for checking whether an interface that is down still exists.
 const LOOK_AGAIN: u8 = 200;
 
-/// Captures until it is interrupted, has enough packets, nobody reads them, or the interface is gone.
+/// Captures until it is interrupted, has enough packets, its output is closed, or the interface is gone.
 pub fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     let name = places::name_of(&args.name)?;
-    // Before it says that it captures, so that an interrupt never loses what was captured.
+    // Before it reports that it captures, so that an interrupt never loses captured packets.
     let interrupts = interrupts()?;
     let socket = PacketSocket::open(name.as_str())?;
     let path = args.write.display();
@@ -67,9 +67,9 @@ pub fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Why a capture ends.
+/// Reason why a capture ends.
 enum End {
-    /// It was interrupted, has enough packets, or nobody reads it.
+    /// It was interrupted, has enough packets, or its output is closed.
     Wanted,
     /// The interface was deleted.
     Gone,
@@ -90,12 +90,12 @@ fn output(path: &Path) -> io::Result<Box<dyn Write>> {
         return Ok(Box::new(io::stdout().lock()));
     }
     let mut options = OpenOptions::new();
-    // Nobody else may read what was private in the tunnel.
+    // Packets that were private in the tunnel are for the owner alone.
     options.write(true).create(true).truncate(true).mode(0o600);
     Ok(Box::new(options.open(path)?))
 }
 
-/// Writes what passes until the capture ends. Fails as its file does.
+/// Writes packets until the capture ends. Fails if its file does.
 fn follow(
     socket: &PacketSocket,
     interrupts: &SignalFd,
@@ -104,7 +104,7 @@ fn follow(
 ) -> io::Result<End> {
     let mut buffer = socket::buffer();
     let mut patience = PollTimeout::NONE;
-    // What has passed before belongs to the capture.
+    // Packets that passed before belong to the capture.
     let mut end = None;
     loop {
         match socket.receive(&mut buffer) {
@@ -117,11 +117,11 @@ fn follow(
             }
             Ok(None) if end.is_some() => return Ok(End::Wanted),
             Ok(None) => {
-                // Whoever reads along sees packets as they pass.
+                // A reader of the file sees packets as they pass.
                 capture.flush()?;
                 wait(socket, interrupts, patience)?;
             }
-            // Set down: the kernel tells no more, not even of its deletion.
+            // It was set down: the kernel reports nothing more, not even its deletion.
             Err(Errno::ENETDOWN) => patience = LOOK_AGAIN.into(),
             Err(errno) => return Err(errno.into()),
         }
@@ -138,7 +138,7 @@ fn follow(
     }
 }
 
-/// Until there is a packet or a signal.
+/// Waits for a packet or a signal.
 fn wait(socket: &PacketSocket, interrupts: &SignalFd, patience: PollTimeout) -> io::Result<()> {
     let mut sources = [
         PollFd::new(socket.as_fd(), PollFlags::POLLIN),

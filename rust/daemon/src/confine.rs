@@ -1,7 +1,7 @@
 //! Gives up the privileges that the daemon no longer needs once its device and its sockets are open.
 //!
 //! It keeps three capabilities, or two under a supervisor, and the system calls that a running daemon makes. It opens
-//! no file and executes no program, and its user is nobody else's. Other processes cannot attach to it, unless
+//! no file and executes no program, and no other process has its user. Other processes cannot attach to it, unless
 //! `convoy profile` asks.
 
 mod files;

@@ -5,7 +5,7 @@
 //! 2. [`supervised`] is its side of the supervisor that has started it, with what the two tell each other.
 //! 3. [`capture`] records its packets; [`places`] are the files by which others find it.
 //!
-//! The program calls it, and so does whoever starts or asks a tunnel. It changes no route, rule, name server or
+//! The program calls it, as do the crates that start or query a tunnel. It changes no route, rule, name server or
 //! firewall of the host, reads no configuration file, and opens no file and executes no program once it is ready.
 
 pub mod args;
@@ -49,21 +49,21 @@ pub const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTE
 /// Time limit for the threads to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
-/// Serves a daemon's figures to others than `wg`, by switches of its command line.
+/// Serves a daemon's figures beyond the UAPI, by options of its command line.
 pub trait Metrics: Args {
-    /// A socket on which nobody answers yet.
+    /// A listening socket that is not served yet.
     type Listening;
 
     /// Reports an interface's snapshot.
     fn report(interface: &str, snapshot: &Snapshot) -> Report;
 
-    /// Listens where the command line says, while the process still may; `None` if it says nothing.
+    /// Listens where the command line says, while the process still may; `None` without such an option.
     fn listen(&self) -> anyhow::Result<Option<Self::Listening>>;
 
     /// Returns the file of a Unix socket, which is removed with the daemon's.
     fn file(listening: &Self::Listening) -> Option<&SocketFile>;
 
-    /// Answers what is asked on the socket, by the daemon's reports.
+    /// Answers requests on the socket with the daemon's reports.
     fn serve(
         listening: Self::Listening,
         reporter: Arc<Reporter<Consenting<Tunnel>>>,
@@ -199,7 +199,7 @@ async fn serve<M: Metrics>(
     end(ending, &tunnel, &mut interrupted).await
 }
 
-/// Serves metrics if the command line says where; else does nothing for ever.
+/// Serves metrics if the command line says where; otherwise waits for ever.
 async fn serve_metrics<M: Metrics>(
     listening: Option<M::Listening>,
     reporter: Arc<Reporter<Consenting<Tunnel>>>,
@@ -210,7 +210,7 @@ async fn serve_metrics<M: Metrics>(
     }
 }
 
-/// Returns what the tunnel's threads need to know.
+/// Returns the settings for the tunnel's threads.
 fn options<M: Args>(args: &DaemonArgs<M>) -> Options {
     let aead = Aead::from(args.aead);
     match aead.why_ring() {
@@ -254,18 +254,18 @@ async fn stopped(supervised: Option<&mut Supervised<Tunnel>>) {
     }
 }
 
-/// Why the daemon ends.
+/// Reason why the daemon ends.
 enum Ending {
-    /// The tunnel's threads have.
+    /// The tunnel's threads have ended.
     Ended(Exit),
     /// The interface is gone.
     Deleted,
-    /// Somebody wants it; contains who and why.
+    /// Requested; contains who asked and why.
     Asked(String),
 }
 
 impl Ending {
-    /// The reason if somebody wants the tunnel to end; `None` if it failed.
+    /// Returns the reason if the end was requested; `None` if the tunnel failed.
     fn wish(&self) -> Option<&str> {
         match self {
             Self::Ended(Exit::Failed(_)) => None,
@@ -352,7 +352,7 @@ impl Interrupted {
         [SIGTERM, SIGINT].into_iter().collect()
     }
 
-    /// The name of the next signal.
+    /// Waits for the next signal and returns its name.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Time for collecting route changes before acting on them: they come in bursts.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The link at one moment.
+/// A snapshot of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LinkState {
     is_up: bool,
@@ -34,7 +34,7 @@ struct LinkState {
     mtu: Option<u16>,
 }
 
-/// The number of this process's network namespace. Call it before the process loses its files.
+/// Returns the number of this process's network namespace. Call it before the process loses access to files.
 pub(crate) fn own_namespace() -> Option<ino_t> {
     let file = stat("/proc/thread-self/ns/net");
     file.ok().map(|file| file.st_ino)
@@ -64,8 +64,8 @@ pub(crate) async fn assume_up(tunnel: &Tunnel) {
     }
 }
 
-/// Packets that the kernel has dropped so far because the interface's transmit queue was full.
-/// `None` if the interface is not, or no longer, in this network namespace. Blocks.
+/// Returns the number of packets dropped by the kernel so far because the interface's transmit queue was full. `None`
+/// if the interface is not, or no longer, in this network namespace. Blocks.
 pub(crate) fn queue_drops(index: u32) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

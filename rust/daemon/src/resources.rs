@@ -39,12 +39,12 @@ pub(super) struct Resources {
     pub(super) watched: Watched,
 }
 
-/// The source of news about the interface.
+/// The source of events of the interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Watched {
     /// By the kernel, to this network namespace. `None` if that has no file.
     From { namespace: Option<ino_t> },
-    /// They are not. A supervisor has said what the MTU is.
+    /// No events come; a supervisor has given the MTU.
     Not { mtu: u16 },
 }
 
@@ -65,7 +65,7 @@ impl Resources {
             }
             None => {
                 if uapi_fd.is_none() {
-                    // Reports the cause, where the kernel would only say that the name is taken.
+                    // Reports the cause; the kernel would only say that the name is taken.
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&wg::path(interface.as_str()), is_gone)?;
                 }

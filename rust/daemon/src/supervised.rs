@@ -1,4 +1,4 @@
-//! The tunnel's side of its supervisor, `convoy up`: who may take it over, and what the two tell each other.
+//! The tunnel's side of the connection to its supervisor, `convoy up`: takeover and messages.
 //!
 //! ```text
 //!  convoy up (root) ──connect──▶ /run/convoy/NAME.tunnel ──accept──▶ tunnel (own user)
@@ -6,11 +6,10 @@
 //!                   ◀── Hello, with the TUN and a socket for what needs privileges ([`privileges`])
 //!                   ◀── Asks, Changed, Handshake, Moved, Ended
 //!                   ──▶ Answers, Follow, Handshake, Stop
-//! ```
-//! The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
-//! its place for as long as its connection lasts. Whoever else connects and introduces itself waits for its end,
-//! then takes over as the first one did (`newcomers`). Without a supervisor, or after a message that is invalid,
-//! the tunnel goes on.
+//! ``` The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
+//! its place for as long as its connection lasts. Any other process that connects and introduces itself waits for its
+//! end, then takes over as the first one did (`newcomers`). Without a supervisor, or after an invalid message, the
+//! tunnel keeps running.
 
 pub mod connection;
 mod key;
@@ -59,7 +58,7 @@ use questions::{MAX_QUESTIONS, Question, Supervisor};
 /// Names the descriptor of the listening socket; set only by the supervisor.
 pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
 
-/// Set for a tunnel that is to end with its supervisor.
+/// Set for a tunnel that must end with its supervisor.
 pub const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
 
 /// Set to the MTU in bytes for a tunnel whose interface is in another network namespace, or a stack in user space.
@@ -71,7 +70,7 @@ const FAREWELL_TIME: Duration = Duration::from_secs(1);
 /// Pause when the process is out of file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Set for a tunnel that goes through another: nothing leaves before its supervisor has told which.
+/// Set for an inner tunnel: nothing leaves before its supervisor has configured the outer one.
 pub const HAS_OUTER: &str = "CONVOY_HAS_OUTER";
 
 /// The listening socket for supervisors, if a supervisor has started this process.
@@ -81,8 +80,8 @@ pub(crate) fn inherited_listener() -> anyhow::Result<Option<UnixListener>> {
     };
     let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
     ensure!(is_listening, "{LISTENER} is not a listening socket");
-    // Whoever connects learns this process's number from the kernel, and not that of the supervisor that
-    // called listen(2) first.
+    // Clients learn this process's number from the kernel rather than that of the supervisor, which called listen(2)
+    // first.
     listen(&fd, Backlog::MAXCONN).with_context(|| format!("cannot listen on {LISTENER}"))?;
     Ok(Some(UnixListener::from(fd)))
 }
@@ -97,7 +96,7 @@ pub(crate) fn inner_mtu() -> anyhow::Result<Option<u16>> {
         .with_context(|| format!("{INNER_MTU} is not an MTU"))
 }
 
-/// Whether this tunnel goes through another.
+/// Whether this tunnel has an outer one.
 pub(crate) fn has_outer() -> bool {
     env::var_os(HAS_OUTER).is_some()
 }
@@ -116,7 +115,7 @@ pub(crate) trait Handshakes {
     /// Sets the TURN servers.
     async fn set_relays(&self, relays: Vec<Relay>) -> Result<(), Closed>;
 
-    /// Sets the tunnel through which this one goes.
+    /// Sets the outer tunnel.
     async fn set_outer(&self, outer: Outer) -> Result<(), Closed>;
 
     /// Waits for the next report. Cancel-safe.
@@ -154,7 +153,7 @@ impl Handshakes for Tunnel {
 pub(crate) struct Supervised<T> {
     listener: tokio::net::UnixListener,
     tunnel: T,
-    /// Handed to each supervisor: the interface lasts for as long as anyone has it open.
+    /// The device, handed to each supervisor: the interface lasts while any process has it open.
     device: Device,
     privileges: SupervisorsPrivileges,
     questions: mpsc::Receiver<Question>,
@@ -185,7 +184,7 @@ enum Event {
 }
 
 impl<T: Handshakes> Supervised<T> {
-    /// Also returns what the UAPI's clients ask through; call it within a tokio runtime.
+    /// Also returns the handle for questions of UAPI clients; call it within a tokio runtime.
     pub(crate) fn new(
         listener: UnixListener,
         tunnel: T,
@@ -211,7 +210,7 @@ impl<T: Handshakes> Supervised<T> {
         Ok((ours, questions))
     }
 
-    /// Serves supervisors until one stops the tunnel, or leaves one that is to end with it.
+    /// Serves supervisors until one stops the tunnel, or disconnects from a tunnel that must end with it.
     pub(crate) async fn serve(&mut self) {
         loop {
             self.admit().await;
@@ -222,7 +221,7 @@ impl<T: Handshakes> Supervised<T> {
         }
     }
 
-    /// Tells the supervisor that this end is orderly, so that it does not start another tunnel.
+    /// Announces an orderly end, so that the supervisor does not start another tunnel.
     pub(crate) async fn say_ended(&mut self, reason: &str) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -342,7 +341,7 @@ impl<T: Handshakes> Supervised<T> {
             return;
         }
         if self.waiting.len() == MAX_QUESTIONS {
-            // Nobody waits for it any more: there are not that many clients.
+            // Its client no longer waits: there are not that many clients.
             self.waiting.pop_front();
         }
         self.last_id += 1;
@@ -351,7 +350,7 @@ impl<T: Handshakes> Supervised<T> {
         self.tell(&message).await;
     }
 
-    /// Asks another supervisor what the former one has not answered.
+    /// Repeats unanswered questions to a new supervisor.
     async fn ask_again(&mut self) {
         let now = Instant::now();
         self.waiting.retain(|(_, question)| now < question.until);
@@ -427,7 +426,7 @@ fn public_keys(peers: &[Key]) -> Vec<PublicKey> {
     peers.iter().map(|Key(peer)| *peer).collect()
 }
 
-/// The next event of the connection; none while there is no connection. Cancel-safe.
+/// Waits for the next event of the connection; for ever while there is none. Cancel-safe.
 async fn from_supervisor(connection: &mut Option<Connection>) -> Event {
     let Some(connection) = connection else {
         return pending().await;

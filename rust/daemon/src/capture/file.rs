@@ -31,7 +31,7 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Writes what comes before the packets.
+    /// Writes the blocks that precede the packets.
     pub(super) fn begin(output: Box<dyn Write>, interface: &str) -> io::Result<Self> {
         let program = concat!("convoy ", env!("CARGO_PKG_VERSION"));
         let section = SectionHeaderBlock {
@@ -71,17 +71,17 @@ impl Capture {
         Ok(())
     }
 
-    /// Hands on what was written so far.
+    /// Flushes everything written so far.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.get_mut().flush()
     }
 
-    /// Packets that were written.
+    /// Returns the number of packets written.
     pub(super) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Writes what comes after the packets: how many were written, and how many were lost.
+    /// Writes the block that follows the packets: the numbers of packets written and lost.
     pub(super) fn end(&mut self, dropped: u64) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         self.block(InterfaceStatisticsBlock {

@@ -26,7 +26,7 @@ pub(super) const LONGEST_PACKET: usize = 65_535;
 const BUFFER_BYTES: usize = 64 << 20;
 
 sockopt_impl!(
-    /// Counts of a packet socket since it was last asked.
+    /// Counters of a packet socket since they were last read.
     PacketStatistics,
     GetOnly,
     libc::SOL_PACKET,
@@ -34,7 +34,7 @@ sockopt_impl!(
     libc::tpacket_stats
 );
 
-/// Copies what passes an interface.
+/// A socket that copies the packets of an interface.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     socket: OwnedFd,
@@ -42,19 +42,19 @@ pub(super) struct PacketSocket {
     index: u32,
 }
 
-/// A packet that has passed.
+/// A captured packet.
 #[derive(Debug)]
 pub(super) struct Captured<'a> {
-    /// From the IP header on.
+    /// The packet from its IP header on.
     pub(super) packet: &'a [u8],
-    /// Before it was cut to fit the buffer.
+    /// Length before truncation to the buffer.
     pub(super) length: usize,
     pub(super) direction: Direction,
-    /// Since 1970.
+    /// Time since 1970.
     pub(super) time: Duration,
 }
 
-/// As seen from this host.
+/// Direction as seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Inbound,
@@ -99,7 +99,7 @@ impl PacketSocket {
         })
     }
 
-    /// The next packet; `None` if there is none yet.
+    /// Returns the next packet; `None` if there is none yet.
     pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<Captured<'a>>, Errno> {
         let mut control = nix::cmsg_space!(libc::timespec);
         let mut into = [IoSliceMut::new(buffer)];
@@ -131,7 +131,7 @@ impl PacketSocket {
         }))
     }
 
-    /// Whether its interface still is.
+    /// Whether its interface still exists.
     pub(super) fn is_there(&self) -> bool {
         if_nametoindex(self.interface.as_str()) == Ok(self.index)
     }
@@ -149,7 +149,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Whether something stands before the IP header: such devices have an address of their own.
+/// Whether packets have a link-layer header: such devices have an address of their own.
 fn has_link_layer(interface: &str) -> Result<bool, Errno> {
     let mut addresses = getifaddrs()?.filter(|it| it.interface_name == interface);
     Ok(addresses.any(|it| it.address.is_some_and(|it| it.as_link_addr().is_some())))

@@ -7,7 +7,7 @@ use landlock::{
 };
 use std::os::fd::OwnedFd;
 
-/// The newest version that was tried. Later ones might deny what a daemon needs.
+/// The newest tested version. Later ones might deny something that a daemon needs.
 const TRIED: ABI = ABI::V6;
 
 /// Denies opening, making and removing files, and signals and abstract sockets to processes outside. Descriptors that
@@ -19,7 +19,7 @@ pub(super) fn deny() -> anyhow::Result<()> {
     restrict(&[])
 }
 
-/// The same, but files directly or indirectly in `directories` can be removed.
+/// Denies the same, but lets files in or below `directories` be removed.
 pub(super) fn deny_all_but_removing_in(directories: &[&OwnedFd]) -> anyhow::Result<()> {
     restrict(directories)
 }

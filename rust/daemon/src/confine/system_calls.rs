@@ -126,7 +126,7 @@ const PRCTLS: [libc::c_int; 4] = [
 /// The bits of a socket's type beside its flags.
 const TYPE: u64 = 0xf;
 
-/// Suffice to remove files in open directories, and to be told when.
+/// Calls that suffice to remove files in open directories, and to be told when.
 const REMOVING: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_recvfrom,
@@ -153,7 +153,7 @@ pub(super) fn restrict() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leaves the system calls that remove files.
+/// Leaves only the system calls that remove files.
 pub(super) fn restrict_to_removing() -> anyhow::Result<()> {
     let rules = REMOVING.iter().map(|call| (*call, Vec::new())).collect();
     let allowed = program(rules, DENIED, SeccompAction::Allow)?;

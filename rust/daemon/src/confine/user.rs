@@ -61,7 +61,7 @@ pub(super) fn change() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number that this process has for itself.
+/// A user number reserved for this process.
 struct Own {
     number: u32,
     /// `None` where nothing can be locked.

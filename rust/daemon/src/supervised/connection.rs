@@ -26,7 +26,7 @@ pub struct Connection {
     output: Vec<u8>,
 }
 
-/// Why a connection is of no use any more.
+/// Reason why a connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     /// The other end has closed it.
@@ -66,8 +66,8 @@ impl Connection {
         }
     }
 
-    /// The process at the other end: the one that has connected or called listen(2). `None` if it cannot be
-    /// seen from here.
+    /// Returns the process at the other end, which connected or called listen(2); `None` if it cannot be seen from
+    /// here.
     pub fn process(&self) -> Option<Pid> {
         let pid = self.stream.peer_cred().ok()?.pid()?;
         (pid > 0).then(|| Pid::from_raw(pid))
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// The oldest message that has arrived whole.
+    /// Takes the oldest complete message.
     fn received<M: Message>(&mut self) -> Result<Option<M>, Lost> {
         let unsearched = &self.input[self.searched..];
         let end = unsearched.iter().position(|byte| *byte == b'\n');

@@ -1,4 +1,4 @@
-//! Connections that are not the supervisor's, at least not yet.
+//! Connections that are not, or not yet, the supervisor's.
 //!
 //! A supervisor introduces itself. Whoever connects without doing so, such as a person who tries the socket out, gets
 //! nothing, above all not the TUN, and changes nothing.
@@ -34,11 +34,11 @@ pub(super) struct Newcomers {
 #[derive(Debug)]
 struct Newcomer {
     connection: Connection,
-    /// Until when it must introduce itself; `None` once it has.
+    /// Deadline for its introduction; `None` once it has introduced itself.
     deadline: Option<Instant>,
 }
 
-/// Why a newcomer is turned away.
+/// Reason why a newcomer is turned away.
 #[derive(Debug, thiserror::Error)]
 enum Stranger {
     #[error("it does not introduce itself")]
@@ -107,7 +107,7 @@ impl Newcomer {
                 },
                 Err(_) => Err(Stranger::Silent),
             },
-            // It waits for its turn, with nothing to say.
+            // It waits for its turn and must send nothing.
             None => {
                 message.await?;
                 Err(Stranger::Unasked)
@@ -198,7 +198,7 @@ mod tests {
         assert!(newcomers.take().is_some());
     }
 
-    /// Somebody who connects and says this.
+    /// Connects a client that sends this.
     fn connected(newcomers: &mut Newcomers, said: &[u8]) -> Blocking {
         let (ours, mut theirs) = Blocking::pair().unwrap();
         theirs.write_all(said).unwrap();

@@ -1,4 +1,4 @@
-//! The message about the tunnel through which another goes.
+//! The message that describes the outer tunnel.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::key::{Key, Secret};
 
-/// The tunnel through which another goes, all of it.
+/// The complete outer tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct OuterTunnel {
     /// Its private key, in base64 on the line.

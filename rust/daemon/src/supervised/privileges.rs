@@ -1,4 +1,4 @@
-//! The tunnel's way to what needs `CAP_NET_ADMIN`, which it has given up: its supervisor does that.
+//! Privileged operations: the supervisor does for the tunnel what needs `CAP_NET_ADMIN`, which the tunnel has given up.
 //!
 //! ```text
 //!  tunnel ──▶ Prepare, with the UDP sockets    supervisor: SO_MARK, SO_RCVBUFFORCE, SO_SNDBUFFORCE
@@ -6,10 +6,9 @@
 //!         ──▶ PrepareStream, with a TCP socket    supervisor: SO_MARK
 //!         ◀── Prepared
 //!         ──▶ ForgetMtu                        supervisor: RTM_DELROUTE of a cached route
-//! ```
-//! The tunnel hands one end of a socket pair to each supervisor that it greets. Marks hold for as long as the sockets
-//! do: without a supervisor, the tunnel goes on with those that it has, and only new sockets with a mark, or another
-//! mark, have to wait for the next one.
+//! ``` The tunnel hands one end of a socket pair to each supervisor that it greets. Marks last as long as the sockets:
+//! without a supervisor, the tunnel keeps using those that it has, and only new sockets with a mark, or another mark,
+//! must wait for the next supervisor.
 
 use std::{
     io,
@@ -30,7 +29,7 @@ use tracing::debug;
 
 use super::descriptors;
 
-/// Time limit for a supervisor to come, and for its answer.
+/// Time limit for a supervisor to appear, and for its answer.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// Longest message in bytes.
@@ -88,13 +87,13 @@ pub(crate) struct SupervisorsPrivileges {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Held from a wish to its answer: another thread would take the answer for a late one.
+    /// Held from a request to its answer: another thread would take the answer for a late one.
     asking: Mutex<()>,
     line: Mutex<Line>,
     is_new: Condvar,
 }
 
-/// The way to the present supervisor.
+/// Connection to the present supervisor.
 #[derive(Debug, Default)]
 struct Line {
     /// `None` without a supervisor.
@@ -110,7 +109,7 @@ impl SupervisorsPrivileges {
         }
     }
 
-    /// Begins with another supervisor; returns its end.
+    /// Starts a connection for a new supervisor; returns the supervisor's end.
     pub(super) fn another(&self) -> io::Result<OwnedFd> {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
@@ -123,7 +122,7 @@ impl SupervisorsPrivileges {
         Ok(theirs)
     }
 
-    /// Ends with the supervisor.
+    /// Closes the connection to the supervisor.
     pub(super) fn lost(&self) {
         self.line().socket = None;
     }
@@ -175,7 +174,7 @@ impl SupervisorsPrivileges {
         }
     }
 
-    /// Forgets a line that is of no use any more, unless there is another one already.
+    /// Forgets a broken connection, unless it has been replaced.
     fn give_up(&self, socket: &Arc<OwnedFd>) {
         let mut line = self.line();
         if line
@@ -197,7 +196,7 @@ impl Privileged for SupervisorsPrivileges {
     fn prepare(&self, sockets: &[BorrowedFd<'_>], mark: u32) -> io::Result<()> {
         let is_marked = have_mark(sockets, mark)?;
         if is_marked && self.line().socket.is_none() {
-            // At the start, nobody is there yet, and these sockets only try the kernel out.
+            // At the start, there is no supervisor yet, and these sockets only probe the kernel.
             grow_buffers(sockets);
             return Ok(());
         }
@@ -205,7 +204,7 @@ impl Privileged for SupervisorsPrivileges {
         let outcome = self.ask(sockets, wish, Instant::now() + self.time);
         match outcome {
             Ok(None) => Ok(()),
-            // For nothing but the buffers.
+            // Only the buffers need it.
             _ if is_marked => {
                 grow_buffers(sockets);
                 Ok(())
@@ -231,16 +230,16 @@ impl Privileged for SupervisorsPrivileges {
             port,
             mark: flow.mark,
         };
-        // Somebody holds it for a moment only.
+        // It is held only briefly.
         let socket = self.line().socket.clone();
         if let (Some(socket), Ok(message)) = (socket, serde_json::to_vec(&wish)) {
-            // Without room, or a supervisor, the kernel forgets by itself later.
+            // If there is no room or no supervisor, the entry in the kernel expires by itself later.
             let _ = send(&socket, &message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 }
 
-/// Sends a wish with these sockets, and waits for its answer. Skips late answers to others.
+/// Sends a request with these sockets and waits for its answer. Skips late answers to other requests.
 fn exchange(
     line: &OwnedFd,
     sockets: &[BorrowedFd<'_>],

@@ -53,7 +53,7 @@ pub enum ToSupervisor {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         given_up: bool,
     },
-    /// A followed peer has another endpoint.
+    /// A followed peer has a new endpoint.
     Moved {
         /// The peer.
         peer: Key,
@@ -104,7 +104,7 @@ pub enum ToTunnel {
         /// Reason for a refusal.
         refused: Option<String>,
     },
-    /// The peers whose handshakes to report, instead of the former ones.
+    /// The peers whose handshakes to report, replacing the former ones.
     Follow {
         /// Their keys.
         peers: Vec<Key>,
@@ -114,14 +114,14 @@ pub enum ToTunnel {
         /// Their keys.
         peers: Vec<Key>,
     },
-    /// The direct paths of the tunnel, instead of the former ones.
+    /// The direct paths of the tunnel, replacing the former ones.
     Directs(DirectPaths),
-    /// The TURN servers of the tunnel, the preferred one first, instead of the former ones.
+    /// The TURN servers of the tunnel, the preferred one first, replacing the former ones.
     Relays {
         /// The servers, with passwords.
         relays: Vec<Relay>,
     },
-    /// The tunnel through which this one goes, instead of the former one.
+    /// The outer tunnel, which replaces the former one.
     Outer(OuterTunnel),
     /// Ends the tunnel.
     Stop,
@@ -130,7 +130,7 @@ pub enum ToTunnel {
     Unknown,
 }
 
-/// Tells builds apart: packages have numbers of their own, as one may be rebuilt without a new version.
+/// Identifies the build: packages have numbers of their own, since one may be rebuilt without a new version.
 pub const BUILD: &str = match option_env!("CONVOY_BUILD") {
     Some(build) => build,
     None => env!("CARGO_PKG_VERSION"),

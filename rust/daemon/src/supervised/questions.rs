@@ -27,7 +27,7 @@ const NEXT_TIME: Duration = Duration::from_secs(2);
 /// The most questions that wait: as many as there are UAPI clients.
 pub(super) const MAX_QUESTIONS: usize = convoy_uapi::MAX_CLIENTS;
 
-/// Stands for no supervisor.
+/// Process number that stands for no supervisor.
 const NOBODY: libc::pid_t = -1;
 
 /// Asks the supervisor, if there is one, before the firewall mark or the port changes: routing rules and the
@@ -35,7 +35,7 @@ const NOBODY: libc::pid_t = -1;
 #[derive(Clone, Debug)]
 pub(crate) struct Questions {
     questions: mpsc::Sender<Question>,
-    /// Signals that somebody other than the supervisor has changed the tunnel.
+    /// Signals that a client other than the supervisor has changed the tunnel.
     changed: Arc<Notify>,
     supervisor: Supervisor,
     time: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Questions {
 pub(super) struct Question {
     pub(super) fwmark: Option<u32>,
     pub(super) listen_port: Option<u16>,
-    /// Until when the change waits.
+    /// Deadline of the waiting change.
     pub(super) until: Instant,
     pub(super) answer: SyncSender<Answer>,
 }
@@ -99,7 +99,7 @@ impl<T: Control> Control for Consenting<T> {
 pub(super) struct Supervisor(Arc<AtomicI32>);
 
 impl Questions {
-    /// Also returns what the other side needs: the questions, and where to tell who the supervisor is.
+    /// Also returns the other side's ends: the questions, and the cell for the present supervisor.
     pub(super) fn new() -> (Self, mpsc::Receiver<Question>, Supervisor) {
         let (questions, receiver) = mpsc::channel(MAX_QUESTIONS);
         let supervisor = Supervisor(Arc::new(AtomicI32::new(NOBODY)));
@@ -161,7 +161,7 @@ impl Questions {
         }
     }
 
-    /// Signals that somebody other than the supervisor has changed the tunnel.
+    /// Signals that a client other than the supervisor has changed the tunnel.
     pub(super) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
