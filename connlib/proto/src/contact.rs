@@ -1,4 +1,4 @@
-//! Facts about a peer that its handshakes tell: since when it answers, how fast, and how often it did not.
+//! Facts about a peer from its handshakes: since when it answers, how fast, and how often it did not.
 
 use std::time::{Duration, SystemTime};
 

@@ -242,7 +242,7 @@ impl Peer {
     }
 }
 
-/// A seed that tells this start from former ones; if there is no randomness, no handshake works either.
+/// A seed that distinguishes this start from earlier ones; without randomness, no handshake works either.
 fn seed(randomness: &mut Randomness) -> u64 {
     randomness.number().unwrap_or_default()
 }

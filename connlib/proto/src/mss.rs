@@ -114,7 +114,7 @@ fn may_be_syn(packet: &[u8]) -> bool {
     }
 }
 
-/// Where the TCP header begins; `None` if `packet` has none.
+/// Returns the offset of the TCP header; `None` if `packet` has none.
 fn tcp_over_ipv4(packet: &[u8]) -> Option<usize> {
     let is_first = be16_at(packet, IPV4_FRAGMENT) & IPV4_FRAGMENT_OFFSET == 0;
     is_first.then(|| ipv4_header(packet))
@@ -124,7 +124,7 @@ fn ipv4_header(packet: &[u8]) -> usize {
     usize::from(packet[0] & 0xf) * 4
 }
 
-/// Where the TCP header begins; `None` if `packet` has none.
+/// Returns the offset of the TCP header; `None` if `packet` has none.
 fn tcp_over_ipv6(packet: &[u8]) -> Option<usize> {
     let (mut next, mut at) = (packet[IPV6_NEXT_HEADER], IPV6_HEADER);
     for _ in 0..MOST_EXTENSIONS {

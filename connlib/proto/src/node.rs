@@ -31,12 +31,12 @@ use crate::{
     sessions::Ended,
 };
 
-/// How long the limit of a path is remembered: as long as the kernel remembers a path MTU.
+/// Time for which the limit of a path is remembered, as long as the kernel remembers a path MTU.
 const PATH_LIMIT_TIME: Duration = Duration::from_secs(600);
 /// The MTU in bytes before [`Node::set_mtu`]: the one that `wg-quick` sets over an uplink of 1,500.
 const DEFAULT_MTU: u16 = 1420;
 
-/// Peers by session index. This side draws the indices at random, so nobody can make them collide.
+/// Peers by session index. This side draws the indices at random, so no peer can make them collide.
 #[expect(
     clippy::disallowed_types,
     reason = "the only map whose keys neither peers nor attackers choose"
@@ -250,7 +250,7 @@ impl Node {
         self.is_up
     }
 
-    /// The next datagram of an address family to be sent ahead of bulk data.
+    /// Returns the next datagram of an address family to send ahead of bulk data.
     pub fn poll_control(&mut self, is_ipv4: bool) -> Option<ControlDatagram> {
         self.control.pop(is_ipv4)
     }
@@ -261,7 +261,7 @@ impl Node {
         self.by_address.has_some(is_ipv4) || self.has_relays_over(is_ipv4)
     }
 
-    /// The next packet that the node itself sends to the TUN: an ICMP error.
+    /// Returns the next packet that the node itself sends to the TUN: an ICMP error.
     pub fn poll_reply(&mut self) -> Option<Vec<u8>> {
         self.replies.pop()
     }

@@ -9,7 +9,7 @@ const IPV6_HEADER: usize = 40;
 /// Time to live and hop limit of packets that the node makes (RFC 1700).
 const HOPS: u8 = 64;
 
-/// The destination address; `None` if `packet` is not IP, or is shorter than its header says.
+/// Returns the destination address; `None` if `packet` is not IP, or is shorter than its header says.
 #[must_use]
 pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {

@@ -77,7 +77,7 @@ pub(crate) struct Peer {
     /// The peer's place in the order of adding.
     pub(crate) added: u64,
     pub(crate) contact: Contact,
-    /// When the peer's last initiation was accepted.
+    /// Time at which the peer's last initiation was accepted.
     pub(crate) last_answer: Option<Duration>,
     pub(crate) rx_bytes: u64,
     pub(crate) tx_bytes: u64,

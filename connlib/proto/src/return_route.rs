@@ -85,7 +85,7 @@ impl ReturnRoute {
         self.way == way && !self.is_owed
     }
 
-    /// Records the way of a datagram from `peer`, and asks about it unless the answer is known.
+    /// Records the return route of a datagram from `peer`, and asks about it unless the answer is known.
     pub(crate) fn follow(
         &mut self,
         peer: usize,
@@ -130,7 +130,7 @@ impl ReturnRoute {
         self.way
     }
 
-    /// Records an answer; returns whether it is about the way in use.
+    /// Records an answer; returns whether it is about the route in use.
     pub(crate) fn answer(&mut self, way: Way, is_same_interface: bool) -> bool {
         self.answers[self.next_answer] = Some((way, is_same_interface));
         self.next_answer = (self.next_answer + 1) % ANSWERS;
@@ -143,7 +143,7 @@ impl ReturnRoute {
         self.is_owed = false;
     }
 
-    /// Forgets the way and all answers.
+    /// Forgets the route and all answers.
     pub(crate) fn forget(&mut self) {
         self.forget_way();
         self.answers = [None; ANSWERS];
@@ -155,7 +155,7 @@ impl ReturnRoute {
         self.forget();
     }
 
-    /// Whether a datagram that came by this way says nothing about where the peer sends to by now.
+    /// Whether a datagram on this route says nothing about where the peer sends now.
     pub(crate) fn has_left(&self, way: Option<Way>) -> bool {
         self.left.is_some() && self.left == way.map(|way| way.arrival.address)
     }

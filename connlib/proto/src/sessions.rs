@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use convoy_noise::Session;
 
-/// How long a peer may take to use a session that it was offered: less than the time until it calls again.
+/// Time limit for a peer to use a session that it was offered: less than the time until it calls again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The local indices of sessions that have just ended.

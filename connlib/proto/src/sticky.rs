@@ -29,7 +29,7 @@ pub struct SourceQuestion {
 }
 
 impl Node {
-    /// The next question about a route. Answer it before [`Node::poll_control`], or waiting control datagrams
+    /// Returns the next question about a route. Answer it before [`Node::poll_control`], or waiting control datagrams
     /// leave with an unchecked source.
     pub fn poll_source_question(&mut self) -> Option<SourceQuestion> {
         while let Some(id) = self.questions.waiting.pop_front() {
@@ -53,8 +53,8 @@ impl Node {
         None
     }
 
-    /// Answers a question: if the interface is another, the kernel chooses the source. Without an answer the
-    /// source address stays.
+    /// Answers a question: if the interface differs, the kernel chooses the source. Without an answer the source
+    /// address stays.
     pub fn answer_source_question(&mut self, question: &SourceQuestion, is_same_interface: bool) {
         let SourceQuestion {
             peer,

@@ -74,7 +74,7 @@ impl Timers {
         .min()
     }
 
-    /// The next action due at `now`; call until it is `None`.
+    /// Returns the next action due at `now`; call until it is `None`.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Due> {
         if take_due(&mut self.retransmit, now) {
             let exhausted = self.attempts > ATTEMPTS + 1;

@@ -3,7 +3,7 @@
 /// Declares the drop reasons once: the enum, its names and its size.
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// Why a packet or a datagram was dropped.
+        /// Reason why a packet or a datagram was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DropReason { $($(#[$doc])* $variant,)* }
 

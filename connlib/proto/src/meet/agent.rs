@@ -203,7 +203,7 @@ impl Node {
         }
     }
 
-    /// Sends what the peer's agent has to send, and takes the path that it has chosen.
+    /// Sends the messages of the peer's agent, and adopts the path that it has chosen.
     pub(super) fn drive(&mut self, id: usize, now: Duration) {
         while let Some(direct) = self.peers[id].direct.as_deref_mut() {
             let budget = &mut self.directs.budget;
