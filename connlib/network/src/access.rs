@@ -8,7 +8,7 @@ use convoy_types::Prefix;
 /// count as IPv4.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// If there are any, nobody else is allowed.
+    /// If there are any, no other client is allowed.
     pub allow: Vec<Prefix>,
     /// Takes precedence over `allow`.
     pub deny: Vec<Prefix>,

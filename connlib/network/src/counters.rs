@@ -1,23 +1,23 @@
-//! Counters of what a rule has carried and refused.
+//! Counters of a rule's traffic and refusals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::relay::{Moved, Pressure};
 
-/// Why a connection, or the first datagram of a flow, was not forwarded.
+/// Reason why a connection, or the first datagram of a flow, was not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The client is not allowed.
     Denied,
-    /// The target is one that nobody may reach unless it is allowed by name: see [`Policy`](crate::policy::Policy).
+    /// The target is refused unless it is allowed explicitly: see [`Policy`](crate::policy::Policy).
     Forbidden,
-    /// The target is on a list of those that nobody may reach.
+    /// The target is on a list of denied ones.
     TargetDenied,
     /// Too many connections or flows exist.
     TooMany,
     /// The client has too many connections or flows.
     TooManyOfPeer,
-    /// The client took too long to say what it wants.
+    /// The client took too long to complete its request.
     Silent,
     /// The client's request is not one.
     Malformed,
@@ -102,7 +102,7 @@ pub struct Counters {
     refusals: [AtomicU64; Refusal::ALL.len()],
 }
 
-/// Counts of what a rule, or all rules, have carried and refused so far.
+/// Totals of the traffic and refusals of a rule, or of all rules, so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Connections and UDP flows that reached their target.
@@ -162,13 +162,13 @@ impl Drop for Open<'_> {
 }
 
 impl Totals {
-    /// How often something was refused for this reason.
+    /// Returns the number of refusals for this reason.
     #[must_use]
     pub fn refused(&self, reason: Refusal) -> u64 {
         self.refusals[reason as usize]
     }
 
-    /// How often its connections have met this bound of the relay.
+    /// Returns the number of times that its connections reached this bound of the relay.
     #[must_use]
     pub fn met(&self, pressure: Pressure) -> u64 {
         self.met[pressure as usize]

@@ -25,10 +25,10 @@ const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(30);
 /// Addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 16;
-/// How long an address may take before the next one is tried besides.
+/// Time after which the next address is tried alongside a slow one.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Where a connection or flow leads.
+/// Target of a connection or flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// A name or an address.
@@ -180,7 +180,7 @@ pub async fn resolve(network: &dyn Network, target: &Target) -> Result<Vec<Socke
     }
 }
 
-/// Why the kernel refused a connection.
+/// Returns the reason why the kernel refused a connection.
 pub fn reason(error: &io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Refusal::TargetRefused,

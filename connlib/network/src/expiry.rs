@@ -18,7 +18,7 @@ const STREAM: Duration = Duration::from_secs(180);
 const ECHOES: Duration = Duration::from_secs(60);
 /// Answers that come later than this after the flow's beginning are a stream's, as in conntrack.
 const BURST: u64 = 2_000;
-/// How long a client waits after a failure before its next datagram is another attempt.
+/// Time after a failure before a client's next datagram counts as another attempt.
 pub const RETRY: Duration = Duration::from_secs(1);
 
 /// Nothing was answered; something was; and the exchange went on after that.
@@ -26,7 +26,7 @@ const UNANSWERED: u8 = 0;
 const ANSWERED: u8 = 1;
 const LASTING: u8 = 2;
 
-/// When a flow ends, unless more of its datagrams come.
+/// Schedule for the end of an idle flow.
 #[derive(Debug)]
 pub struct Expiry {
     begun: Instant,
@@ -62,7 +62,7 @@ impl Expiry {
         }
     }
 
-    /// Notes a question: datagrams from whoever began the flow.
+    /// Records a question: datagrams from the side that began the flow.
     pub fn question(&self) {
         self.touch();
         if self.progress() == ANSWERED {
@@ -70,7 +70,7 @@ impl Expiry {
         }
     }
 
-    /// Notes an answer.
+    /// Records an answer.
     pub fn answer(&self) {
         let now = self.touch();
         match self.progress() {
@@ -121,7 +121,7 @@ impl Expiry {
         self.progress.load(Ordering::Relaxed)
     }
 
-    /// When it ends, as far as is known now.
+    /// Returns the time at which it ends, as far as is known now.
     fn at(&self) -> Instant {
         let idle = match self.progress() {
             LASTING => self.stream,

@@ -26,7 +26,7 @@ use context::{Context, Shared};
 
 pub use service::Service;
 
-/// A service on some addresses, and who may use it.
+/// A service on some addresses, and its permitted clients.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Where to listen; port 0 is any free one. An IPv6 address that this host lacks is skipped if others are left.
@@ -42,7 +42,7 @@ pub struct Rule {
 pub struct Limits {
     /// Connections of all rules.
     pub connections: usize,
-    /// UDP flows of all rules; a newer one replaces the oldest of whoever has most.
+    /// UDP flows of all rules; a new one replaces the oldest of the holder that has most.
     pub flows: usize,
 }
 
@@ -55,7 +55,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a rule could not be started.
+/// Reason why a rule could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Other hosts could use it.
@@ -200,7 +200,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 impl Rule {
-    /// An address that other hosts can reach although nothing tells who may use it.
+    /// An address that other hosts can reach although no clients are listed.
     #[must_use]
     pub fn unguarded(&self) -> Option<SocketAddr> {
         let has_login = matches!(
@@ -226,7 +226,7 @@ impl Running {
         &self.addresses
     }
 
-    /// Returns what it has carried and refused so far.
+    /// Returns its traffic and refusals so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.counters.totals()

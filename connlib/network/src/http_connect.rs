@@ -45,7 +45,7 @@ pub(crate) async fn serve(
     };
     let established = client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n");
     established.await.map_err(|_| Refusal::Malformed)?;
-    // What the client sent without waiting for the answer.
+    // Bytes that the client sent without waiting for the answer.
     target
         .write_all(&received[length..])
         .await

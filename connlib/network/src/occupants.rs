@@ -1,4 +1,4 @@
-//! Flows of datagrams by who holds them: where there is no room for another one, whoever holds most gives one up.
+//! Flows of datagrams by holder: where there is no room for another one, the holder of most gives one up.
 //!
 //! Holders are members of groups: clients of a rule, or inner addresses of a peer. The group that holds most gives way,
 //! and in it the member that holds most, so that neither a client nor a rule can take what others use. Whoever asks

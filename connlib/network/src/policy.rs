@@ -24,7 +24,7 @@ use crate::{
 /// clouds are refused behind it.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Opens what is refused by default.
+    /// Allows targets that are refused by default.
     pub allow: Vec<Prefix>,
     /// Takes precedence over `allow`.
     pub deny: Vec<Prefix>,

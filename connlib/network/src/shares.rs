@@ -127,7 +127,7 @@ impl Limits {
             .min(self.peer)
     }
 
-    /// Returns what is nobody's reserve.
+    /// Returns the part that belongs to no reserve.
     fn common(&self) -> u32 {
         self.total - self.reserve() * self.peers
     }

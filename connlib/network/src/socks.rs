@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Does what a client asks for; the target with which it is connected.
+/// Serves a client's request; returns the target with which it is connected.
 async fn converse(
     client: &mut Stream,
     address: IpAddr,

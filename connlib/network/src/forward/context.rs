@@ -34,8 +34,8 @@ pub(super) struct Context {
     pub(super) access: Vec<Access>,
     pub(super) counters: Arc<Counters>,
     pub(super) tenant: Tenant,
-    /// Where clients are.
+    /// The clients' network.
     pub(super) near: Arc<dyn Network>,
-    /// Where targets are.
+    /// The targets' network.
     pub(super) far: Arc<dyn Network>,
 }

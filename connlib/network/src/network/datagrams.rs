@@ -57,7 +57,7 @@ pub trait Packets: fmt::Debug + Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The next datagram, as much of it as fits.
+    /// Receives the next datagram, as much of it as fits.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.
@@ -79,7 +79,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Notes what became of one datagram.
+    /// Records the outcome of one datagram.
     pub fn note(&mut self, outcome: io::Result<usize>) {
         match outcome {
             Ok(bytes) => self.bytes += bytes,
@@ -187,7 +187,7 @@ impl Datagrams {
         }
     }
 
-    /// The next datagram and where it is from; fails if there is none.
+    /// Receives the next datagram and its sender; fails if there is none.
     pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         match self {
             Self::Kernel(socket) => socket.try_recv_from(buffer),
@@ -195,7 +195,7 @@ impl Datagrams {
         }
     }
 
-    /// Replaces what is in the batch by the datagrams that are there, as far as they fit; fails if there are none.
+    /// Refills the batch with the waiting datagrams, as far as they fit; fails if there are none.
     pub fn try_receive(&self, batch: &mut Batch) -> io::Result<()> {
         batch.clear();
         match self {
@@ -206,7 +206,7 @@ impl Datagrams {
         }
     }
 
-    /// The next datagram, as much of it as fits, and where it is from.
+    /// Receives the next datagram, as much of it as fits, and its sender.
     ///
     /// # Errors
     /// The errors of recv(2).
@@ -266,7 +266,7 @@ impl Datagrams {
                     sent.lost = train.segments();
                     return sent;
                 }
-                // What is refused together may be sent one by one, such as datagrams that exceed the MTU.
+                // Datagrams that are refused together, for example because they exceed the MTU, may be sent one by one.
                 Err(error) => sent.error = Some(error).filter(|it| !is_about_trains(it)),
             }
         }

@@ -27,7 +27,7 @@ pub trait Accept: fmt::Debug + Send + Sync {
     /// The errors of getsockname(2).
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// The next connection and its other end's address. Wakes the task that has called it last.
+    /// Polls for the next connection and its other end's address. Wakes the task that has called it last.
     fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>>;
 }
 
@@ -43,7 +43,7 @@ impl Listener {
         }
     }
 
-    /// The next connection and its other end's address.
+    /// Waits for the next connection; returns it and its other end's address.
     ///
     /// # Errors
     /// The errors of accept(2).

@@ -31,7 +31,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {
         Poll::Ready(())
     }
 
-    /// Waits until the connection has failed, although nobody reads. Only a task that reads and writes it calls this.
+    /// Waits until the connection has failed, even if no task reads. Only a task that reads and writes it calls this.
     fn poll_failed(&mut self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }

@@ -69,9 +69,9 @@ struct Sockets {
     far_v6: Option<Datagrams>,
 }
 
-/// Where datagrams go.
+/// Destinations of datagrams.
 struct Routes {
-    /// Nobody else is heard.
+    /// Datagrams from other senders are ignored.
     client: IpAddr,
     /// The client's port, once it has sent a datagram.
     port: Option<u16>,
@@ -300,7 +300,7 @@ impl Routes {
         None
     }
 
-    /// Notes that datagrams go to a target, if the client may reach it.
+    /// Records a target of datagrams, if the client may reach it.
     fn admit(&mut self, target: SocketAddr, far: &dyn Network) -> Result<(), Refusal> {
         far.check(target)?;
         self.targets.insert(target);

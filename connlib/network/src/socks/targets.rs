@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const MAX_TARGETS: usize = 1024;
 /// Names that are remembered.
 const MAX_NAMES: usize = 64;
-/// How long a name's address is remembered.
+/// Time for which a name's address is remembered.
 const NAME_LIFE: Duration = Duration::from_secs(60);
 /// Names that are looked up at once, and datagrams and bytes that wait for that.
 const MAX_LOOKUPS: usize = 16;
@@ -31,7 +31,7 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// Notes that a datagram goes to an address.
+    /// Records that a datagram goes to an address.
     pub(super) fn insert(&mut self, target: SocketAddr) {
         self.serial += 1;
         if let Some(before) = self.used.insert(target, self.serial) {
@@ -45,7 +45,7 @@ impl Targets {
         }
     }
 
-    /// Notes that a datagram came from an address; whether that may answer.
+    /// Records that a datagram came from an address; returns whether that may answer.
     pub(super) fn renew(&mut self, target: SocketAddr) -> bool {
         let is_known = self.used.contains_key(&target);
         if is_known {
@@ -64,7 +64,7 @@ pub(super) struct Names {
     early_bytes: usize,
 }
 
-/// Where a datagram for a name goes.
+/// Destination of a datagram for a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     To(SocketAddr),
@@ -96,7 +96,7 @@ impl Names {
         if is_new { Route::LookUp } else { Route::Waits }
     }
 
-    /// Notes the outcome of a look-up; returns the datagrams that have waited for it.
+    /// Records the outcome of a look-up; returns the datagrams that have waited for it.
     pub(super) fn found(&mut self, name: Named, address: Option<SocketAddr>) -> Vec<Vec<u8>> {
         let waiting = self.pending.remove(&name).unwrap_or_default();
         self.early -= waiting.len();

@@ -173,7 +173,7 @@ impl Headers {
     }
 }
 
-/// Notes what a control message says.
+/// Records the content of a control message.
 ///
 /// # Safety
 /// `data` must point to the value of a control message of this kind.

@@ -21,9 +21,9 @@ use tokio::time::{Instant, timeout};
 
 /// Time for a server's answer before the next one is asked.
 const PATIENCE: Duration = Duration::from_millis(2_500);
-/// How often all servers are asked, as queries and answers may be lost.
+/// Number of times that all servers are asked, since queries and answers may be lost.
 const ROUNDS: u32 = 2;
-/// How long a server that did not help is asked last.
+/// Time for which a server that did not help is asked last.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
 /// A resolver for each name server, in their order.
@@ -34,7 +34,7 @@ pub struct Server<P: ConnectionProvider> {
     /// The address of the server.
     pub at: SocketAddr,
     resolver: Resolver<P>,
-    /// When it last did not help.
+    /// Time at which it last did not help.
     failed: Mutex<Option<Instant>>,
 }
 
