@@ -13,7 +13,7 @@ use nix::{
 use tokio::time::timeout;
 
 use super::*;
-use crate::network::{Host, Kernel, Network, batch::MESSAGES, with_batch};
+use crate::network::{Host, Kernel, Network, kernel::messages::MESSAGES, with_batch};
 
 /// Every wait of a test ends after this time.
 const DEADLINE: Duration = Duration::from_secs(60);
