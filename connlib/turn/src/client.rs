@@ -10,6 +10,7 @@ use crate::{
     error::{Failure, TooManyPeers},
     held::Held,
     refresh::{Progress, Refresh},
+    server::{Server, Transport},
     watch::{Verdict, Watch},
 };
 
@@ -22,24 +23,6 @@ const CONNECTING: Duration = Duration::from_secs(15);
 const LIBRARY_CALLS: usize = 3 * MAX_PEERS;
 /// Most events that wait; the newest wins a full queue, as it says how things are.
 const MAX_EVENTS: usize = 64;
-
-/// The transport between client and server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP, or TLS over it.
-    Stream,
-}
-
-/// A TURN server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Its address and port.
-    pub address: SocketAddr,
-    /// How to reach it.
-    pub transport: Transport,
-}
 
 /// Something that the owner of the socket should know or do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,6 +265,13 @@ impl Client {
         self.advance(now);
     }
 
+    /// Gives an allocation back whose address is known to be somebody else's, and asks again after a pause.
+    pub fn reject_address(&mut self, now: Duration) {
+        if matches!(self.state, State::Ready { .. }) {
+            self.reject(now);
+        }
+    }
+
     /// Takes the news that the stream is open.
     pub fn handle_connected(&mut self, now: Duration) {
         if matches!(self.state, State::Connecting { .. }) {
@@ -442,6 +432,11 @@ impl Client {
         self.events.push_back(Event::Failed(failure));
     }
 
+    fn reject(&mut self, now: Duration) {
+        self.delete(now);
+        self.fail(Failure::Address, now);
+    }
+
     fn delete(&mut self, now: Duration) {
         self.forget_channels(now);
         let (State::Allocating(control) | State::Ready { control, .. }) = &mut self.state else {
@@ -508,6 +503,11 @@ impl Client {
 
     fn handle_change(&mut self, change: Change, now: Duration) {
         match change {
+            Change::Allocated(relayed)
+                if self.serves(relayed) || !self.server.may_give(relayed) =>
+            {
+                self.reject(now);
+            }
             Change::Allocated(relayed) => {
                 let state = std::mem::replace(&mut self.state, State::Idle);
                 self.state = match state {

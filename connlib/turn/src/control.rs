@@ -17,9 +17,9 @@ use turn_client_proto::{
 
 use crate::{
     channel::ChannelNumber,
-    client::{Server, Transport},
     credentials::Credentials,
     error::Failure,
+    server::{Server, Transport},
 };
 
 /// Retransmission of requests over UDP (RFC 8489 §6.2.1), given up after about eight seconds.

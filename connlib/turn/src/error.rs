@@ -38,6 +38,9 @@ pub enum Failure {
     /// The server gives no address of a peer's family (440).
     #[error("the relay has no address of the peer's family")]
     Family,
+    /// The server says to have given an address that cannot be its own.
+    #[error("the relay gives an address that cannot be its own")]
+    Address,
     /// The server refuses a peer's address (403).
     #[error("the relay refuses the peer's address")]
     Peer,

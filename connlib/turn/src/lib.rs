@@ -30,13 +30,15 @@ mod error;
 mod held;
 mod indication;
 mod refresh;
+mod server;
 mod watch;
 
 pub use channel::{ChannelNumber, HEADER_LEN, frame_len, header, padding, parse};
-pub use client::{Client, Event, Phase, Server, Transport};
+pub use client::{Client, Event, Phase};
 pub use credentials::Credentials;
 pub use error::{Failure, InvalidCredentials, NotTurn, TooManyPeers};
 pub use indication::parse_indication;
+pub use server::{Server, Transport};
 
 /// Most peers that an allocation serves, each by its own channel.
 pub const MAX_PEERS: usize = 64;

@@ -16,7 +16,7 @@ use turn_client_proto::{
     types::{attribute::Lifetime, message::REFRESH},
 };
 
-use crate::{client::Transport, credentials::Credentials};
+use crate::{credentials::Credentials, server::Transport};
 
 /// Lifetime in seconds that a check asks for: as long as the library does, which relies on it.
 const LIFETIME: u32 = 1800;

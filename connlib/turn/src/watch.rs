@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use crate::{
-    client::Transport,
     credentials::Credentials,
     refresh::{Progress, Refresh},
+    server::Transport,
 };
 
 /// Silence after which the server is asked; doubled up to [`LONGEST_SILENCE`] each time that it answers.

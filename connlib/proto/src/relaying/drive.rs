@@ -99,6 +99,10 @@ impl Node {
                     relays.push_event(RelayEvent::Close(server.id));
                 }
                 Event::Close => {}
+                Event::Ready(relayed) if self.is_known_otherwise(relayed) => {
+                    server.client.reject_address(now);
+                    self.send_messages(relays, &mut server);
+                }
                 Event::Ready(relayed) => tracing::debug!(%relay, %relayed, "The relay is ready"),
                 Event::Failed(why) => tracing::debug!(%relay, %why, "The relay fails"),
                 Event::Bound(peer) => tracing::debug!(%relay, %peer, "The relay reaches a peer"),
@@ -117,6 +121,13 @@ impl Node {
             server.client.take_strangers(),
         );
         relays.servers.insert(n, server);
+    }
+
+    /// Whether an address is a peer's or this machine's, so that no server can have given it.
+    fn is_known_otherwise(&self, address: SocketAddr) -> bool {
+        let own = self.directs.candidates();
+        self.by_address.peers_at(address).next().is_some()
+            || own.iter().any(|it| it.address == address)
     }
 
     /// Sends the messages to a server that wait.

@@ -86,6 +86,21 @@ fn forged_channel_data_does_not_hide_that_a_server_has_forgotten_all() {
 }
 
 #[test]
+fn a_server_that_names_the_address_of_a_peer_as_relayed_has_failed() {
+    // Of a peer that it relays to, and of one that it has never heard of.
+    for n in [0, 1] {
+        let mut world = World::new(Firewall::OnlyTurn);
+        world.gives = Some(world.peers[n].address);
+        world.a_sends(0, b"hello");
+        world.run(Duration::from_secs(8));
+        let state = world.snapshot().relays[0].state.clone();
+        let expected = "the relay gives an address that cannot be its own".to_owned();
+        assert_eq!(state, RelayState::Failed(expected));
+        assert_eq!(world.relayed_data, 0);
+    }
+}
+
+#[test]
 fn a_server_that_is_silent_leaves_the_direct_way_in_use() {
     let mut world = World::new(Firewall::OnlyTurn);
     let silent = SocketAddr::from(([203, 0, 113, 7], 3478));

@@ -51,6 +51,8 @@ pub struct World {
     pub server_address: SocketAddr,
     pub now: Duration,
     pub firewall: Firewall,
+    /// The relayed address that the server gives instead of its own.
+    pub gives: Option<SocketAddr>,
     /// Datagrams that the server got from `a`.
     pub at_server: usize,
     /// ChannelData that `a` has sent.
@@ -88,6 +90,7 @@ impl World {
             server_address,
             now: Duration::from_secs(10_000),
             firewall,
+            gives: None,
             at_server: 0,
             relayed_data: 0,
             lost: 0,
@@ -336,6 +339,7 @@ impl World {
                     _ => [0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x99].into(),
                 };
                 let address = SocketAddr::new(address, self.relayed_port);
+                let address = self.gives.unwrap_or(address);
                 self.server.allocated_socket(
                     transport,
                     listen_addr,

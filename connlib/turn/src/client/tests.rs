@@ -53,6 +53,8 @@ struct World {
     server_address: SocketAddr,
     relayed_port: u16,
     refuses: Option<SocketAllocateError>,
+    /// The relayed address that the server gives instead of its own.
+    gives: Option<SocketAddr>,
     fate: fn(usize) -> Fate,
     /// Messages of the client so far.
     sent: usize,
@@ -83,6 +85,7 @@ impl World {
             server_address,
             relayed_port: 50_000,
             refuses: None,
+            gives: None,
             fate: |_| Fate::Arrives,
             sent: 0,
             events: Vec::new(),
@@ -183,6 +186,7 @@ impl World {
                     true => SocketAddr::from(([198, 51, 100, 1], self.relayed_port)),
                     false => SocketAddr::new(peer_v6().ip(), self.relayed_port),
                 };
+                let address = self.gives.unwrap_or(address);
                 let socket = self.refuses.map_or(Ok(address), Err);
                 self.server.allocated_socket(
                     transport,

@@ -47,6 +47,64 @@ fn a_success_without_the_right_password_gives_no_allocation() {
     assert!(!matches!(world.client.phase(), Phase::Ready(_)));
 }
 
+#[test]
+fn a_relayed_address_that_cannot_be_the_servers_is_refused() {
+    let impossible = [
+        "0.0.0.0:50001",
+        "127.0.0.1:50001",
+        "127.9.9.9:50001",
+        "224.0.0.1:50001",
+        "255.255.255.255:50001",
+        "198.51.100.1:0",
+        // The server's own port, and a peer's.
+        "198.51.100.1:3478",
+        "203.0.113.1:51820",
+    ];
+    for address in impossible {
+        let mut world = World::new();
+        world.gives = Some(address.parse().unwrap());
+        world.client.set_peers(&[peer(1)], world.now).unwrap();
+        world.run(Duration::from_millis(500));
+        let phase = world.client.phase();
+        assert_eq!(phase, Phase::Paused(Failure::Address), "{address}");
+        assert_eq!(world.at_peers, []);
+        // The server mends its ways, and has no allocation left over.
+        world.gives = None;
+        world.run(Duration::from_secs(2));
+        world.must_reach(peer(1));
+    }
+}
+
+#[test]
+fn an_address_that_its_owner_knows_better_is_given_back() {
+    let mut world = World::ready();
+    world.client.reject_address(world.now);
+    world.exchange();
+    assert_eq!(world.client.phase(), Phase::Paused(Failure::Address));
+    assert_eq!(world.client.channel(peer(1)), None);
+    world.run(Duration::from_secs(2));
+    world.must_reach(peer(1));
+    // There is nothing to reject without an allocation.
+    world.client.end(world.now);
+    world.client.reject_address(world.now);
+    assert_eq!(world.client.phase(), Phase::Ended);
+}
+
+#[test]
+fn a_server_on_this_host_may_give_addresses_of_this_host() {
+    let mut server = Server {
+        address: SocketAddr::from(([127, 0, 0, 1], 3478)),
+        transport: Transport::Udp,
+    };
+    assert!(server.may_give(SocketAddr::from(([127, 0, 0, 1], 50_000))));
+    server.address.set_ip("::ffff:127.0.0.1".parse().unwrap());
+    assert!(server.may_give(SocketAddr::from(([127, 0, 0, 1], 50_000))));
+    server.address.set_ip([198, 51, 100, 1].into());
+    for address in ["[::]:1", "[::1]:1", "[ff02::1]:1", "[::ffff:127.0.0.1]:1"] {
+        assert!(!server.may_give(address.parse().unwrap()), "{address}");
+    }
+}
+
 fn with_code(mut message: MessageWriteVec, code: u16) -> Vec<u8> {
     let code = ErrorCode::builder(code).build().unwrap();
     message.add_attribute(&code).unwrap();
