@@ -112,6 +112,11 @@ fn mapping(
     if !is_reachable(*grant.external.ip()) || grant.external.port() == 0 {
         return Err(Problem::NoAddress(gateway.address));
     }
+    if grant.lifetime.is_zero() {
+        // The answer to a request that ends a mapping.
+        let reason = "it forwards the port for no time";
+        return Err(refused(gateway.address, protocol, reason));
+    }
     let mapping = Mapping {
         protocol,
         router: gateway.address,

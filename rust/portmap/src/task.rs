@@ -147,12 +147,14 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether the mapping is still of use although it was not renewed: an answer was lost.
+    /// Whether the mapping is still of use although it was not renewed: an answer was lost, or this machine could not
+    /// ask for a moment.
     fn outlives(&self, gateway: &Option<Gateway>, problem: &Problem, now: Instant) -> bool {
         let is_there = gateway
             .as_ref()
             .is_some_and(|it| it.address == self.mapping.router);
-        is_there && matches!(problem, Problem::Silent(_)) && now < self.until
+        let is_unanswered = matches!(problem, Problem::Silent(_) | Problem::System(_));
+        is_there && is_unanswered && now < self.until
     }
 }
 
@@ -198,4 +200,56 @@ fn say(told: &watch::Sender<State>, state: State) {
         *former = state;
         is_other
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::Protocol;
+
+    const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
+
+    #[tokio::test]
+    async fn a_mapping_outlives_whatever_leaves_open_whether_the_router_still_has_it() {
+        let now = Instant::now();
+        let mapping = Mapping {
+            protocol: Protocol::Pcp,
+            router: ROUTER,
+            interface: "eth0".to_owned(),
+            mark: None,
+            port: 51820,
+            external: "198.51.100.7:51820".parse().unwrap(),
+            nonce: [7; 12],
+            control: None,
+        };
+        let until = now + Duration::from_secs(300);
+        let kept = Kept { mapping, until };
+        let at = |address: [u8; 4]| {
+            let interface = "eth0".to_owned();
+            let address = address.into();
+            Some(Gateway { address, interface })
+        };
+        let refused = Problem::Refused {
+            router: ROUTER,
+            protocol: Protocol::Pcp,
+            reason: "it is not allowed",
+        };
+        let here = at([192, 168, 0, 1]);
+        let silent = Problem::Silent(ROUTER);
+        let system = Problem::System("Network is down".to_owned());
+        for (gateway, problem, at, outlives) in [
+            (&here, &silent, now, true),
+            (&here, &system, now, true),
+            (&here, &silent, until, false),
+            (&here, &system, until, false),
+            (&here, &refused, now, false),
+            (&here, &Problem::NoAddress(ROUTER), now, false),
+            (&at([192, 168, 1, 1]), &silent, now, false),
+            (&None, &Problem::NoGateway, now, false),
+        ] {
+            assert_eq!(kept.outlives(gateway, problem, at), outlives, "{problem}");
+        }
+    }
 }

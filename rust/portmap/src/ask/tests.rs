@@ -97,6 +97,33 @@ async fn a_router_without_an_address_that_others_can_send_to_forwards_nothing() 
     }
 }
 
+#[tokio::test]
+async fn a_port_that_is_forwarded_for_no_time_is_none() {
+    let router = Router::start(10, |request| {
+        let mut answer = granted_by_pcp(request, 0);
+        answer[4..8].fill(0);
+        answer
+    });
+    let problem = router.await.ask().await.unwrap_err();
+    let expected = "the router 127.53.51.10 refuses by PCP: it forwards the port for no time";
+    assert_eq!(problem.to_string(), expected);
+}
+
+#[tokio::test]
+async fn a_router_that_has_started_anew_is_believed_as_before() {
+    // Its time has gone backwards (RFC 6887 §8.5): the only mapping is renewed by the very request.
+    let times = Mutex::new([1_000_000_u32, 3].into_iter());
+    let router = Router::start(11, move |request| {
+        let mut answer = granted_by_pcp(request, 0);
+        let time = times.lock().unwrap().next().unwrap();
+        answer[8..12].copy_from_slice(&time.to_be_bytes());
+        answer
+    });
+    let router = router.await;
+    let before = router.ask().await.unwrap();
+    assert_eq!(router.ask().await.unwrap(), before);
+}
+
 fn granted_by_pcp(request: &[u8], result: u8) -> Vec<u8> {
     let mut answer = request.to_vec();
     answer[1] |= 0x80;
