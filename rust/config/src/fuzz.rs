@@ -130,6 +130,7 @@ fn line(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
         6 => text.push_str("#convoy "),
         7 => text.push_str(input.arbitrary::<&str>()?),
         8 => direct(input, text)?,
+        9 => turn(input, text)?,
         _ => pair(input, text)?,
     }
     Ok(())
@@ -154,6 +155,39 @@ fn direct(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
         text.push_str(input.choose(&["", "", ",", ", "])?);
     }
     text.push_str(input.choose(&["", " PresharedKeyFile = /run/key", " PresharedKeyFile"])?);
+    Ok(())
+}
+
+/// A TURN server, or an outer tunnel; parts may be missing, doubled or out of order.
+fn turn(input: &mut Unstructured<'_>, text: &mut String) -> Result<()> {
+    if input.ratio(1, 8)? {
+        text.push_str("#convoy: Via = ");
+        text.push_str(input.choose(&[
+            "wg1",
+            "/etc/wireguard/wg1.conf",
+            "../x.conf",
+            "",
+            SECRET,
+        ])?);
+        return Ok(());
+    }
+    text.push_str("#convoy: Turn = ");
+    text.push_str(input.choose(&["turn:", "turns:", "TURN:", "turn://", "stun:", ""])?);
+    text.push_str(input.choose(&["192.0.2.1", "[fd00::1]", "relay.example", "u:p@host", ""])?);
+    text.push_str(input.choose(&["", ":443", ":0", ":x"])?);
+    text.push_str(input.choose(&["", "", "?transport=tcp", "?transport=udp", "?x"])?);
+    for _ in 0..input.int_in_range(0..=5)? {
+        text.push_str(input.choose(&[" ", " ", "\t", "  "])?);
+        text.push_str(input.choose(&[
+            "Username",
+            "CaFile",
+            "PasswordFile",
+            "cafile",
+            "Password",
+        ])?);
+        text.push_str(input.choose(&[" = ", "=", "= ", " "])?);
+        text.push_str(input.choose(&["alice", "own ca.pem", "turn.password", "", "é", SECRET])?);
+    }
     Ok(())
 }
 

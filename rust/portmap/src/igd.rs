@@ -6,6 +6,8 @@
 
 mod action;
 mod description;
+#[cfg(test)]
+mod fuzz;
 mod http;
 mod place;
 mod search;

@@ -20,6 +20,8 @@
 mod ask;
 mod exchange;
 mod forward;
+#[cfg(test)]
+mod fuzz;
 mod gateway;
 mod igd;
 mod mapping;

@@ -19,6 +19,7 @@ use turn_server_proto::{
 
 use super::*;
 
+mod fuzz;
 mod hostile;
 mod lifetime;
 mod streams;

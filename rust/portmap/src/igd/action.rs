@@ -164,7 +164,7 @@ fn body(urn: &str, action: &str, arguments: Arguments<'_>) -> String {
 }
 
 /// Reads an answer.
-fn read(status: StatusCode, body: &[u8], action: &str) -> Result<Vec<Element>, Fault> {
+pub(super) fn read(status: StatusCode, body: &[u8], action: &str) -> Result<Vec<Element>, Fault> {
     let elements = xml::elements(body).ok_or(Fault::Silent)?;
     let has = |name: &str| elements.iter().any(|it| it.name == name);
     if status.is_success() && has(&format!("{action}Response")) {

@@ -78,7 +78,7 @@ fn request(target: &str) -> String {
 }
 
 /// Reads an answer; `None` unless it is the gateway's and tells a place there.
-fn read(answer: &[u8], from: SocketAddr, gateway: Ipv4Addr) -> Option<Place> {
+pub(super) fn read(answer: &[u8], from: SocketAddr, gateway: Ipv4Addr) -> Option<Place> {
     if from.ip() != IpAddr::V4(gateway) {
         return None;
     }

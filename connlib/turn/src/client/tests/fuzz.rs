@@ -1,0 +1,67 @@
+//! Fuzzes a client: honest, altered, forged and late messages, in any order with what its owner does.
+
+use convoy_fuzz::{Result, Unstructured};
+
+use super::*;
+
+/// Lengths of the time that passes at once, in milliseconds.
+const TIMES: [u64; 6] = [0, 10, 600, 3_000, 20_000, 700_000];
+
+#[test]
+fn fuzz_turn_messages() {
+    convoy_fuzz::run("turn_messages", 200, 600, messages);
+}
+
+fn messages(input: &mut Unstructured<'_>) -> Result<()> {
+    let mut world = World::new();
+    if input.arbitrary()? {
+        let server = Server {
+            transport: Transport::Stream,
+            ..world.client.server()
+        };
+        world.client = Client::new(server, credentials("secret"));
+    }
+    let mut peers: Vec<_> = Vec::new();
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..60 {
+        if input.is_empty() {
+            break;
+        }
+        match input.int_in_range(0..=9)? {
+            0 => {
+                let count = input.int_in_range(0..=3)?;
+                peers = (0..count).map(|n| peer(n + 1)).collect();
+                world.client.set_peers(&peers, world.now).unwrap();
+            }
+            1..=3 => {
+                let time = Duration::from_millis(*input.choose(&TIMES)?);
+                world.run(time);
+            }
+            4 => world.client.handle_connected(world.now),
+            5 => world.client.handle_closed(world.now),
+            6 => world
+                .client
+                .handle_message(&input.arbitrary::<Vec<u8>>()?, world.now),
+            7 => {
+                // The server never sees the request; somebody else answers it, or it comes back.
+                seen.extend(world.client.poll_transmit());
+                if !seen.is_empty() {
+                    let mut message = input.choose(&seen)?.clone();
+                    message[0] |= input.int_in_range(0..=1)?;
+                    for _ in 0..input.int_in_range(0..=3)? {
+                        let at = input.choose_index(message.len())?;
+                        message[at] = input.arbitrary()?;
+                    }
+                    world.client.handle_message(&message, world.now);
+                }
+            }
+            8 => world.send(peer(input.int_in_range(1..=4)?), b"datagram"),
+            _ => world.client.renew(world.now),
+        }
+    }
+    let numbers = (0x4000..=0x4FFF).filter_map(crate::ChannelNumber::new);
+    for bound in numbers.filter_map(|it| world.client.peer(it)) {
+        assert!(peers.contains(&bound), "{bound} was not named");
+    }
+    Ok(())
+}
