@@ -146,7 +146,7 @@ cross-packages: # Install missing compilers, if root, and the Rust targets
 	@for target in $(ARM64) $(MUSL); do \
 		[ -d "$$(rustc --print target-libdir --target $$target)" ] || rustup target add $$target || exit 1; done
 
-interop: test-packages server-packages suite-packages peers ## Run slow tests, and tests against the newest WireGuard programs (ten minutes; root)
+interop: test-packages server-packages suite-packages peers ## Run slow tests, and tests against the newest WireGuard programs (half an hour; root)
 	CONVOY_REQUIRE_LAB=1 \
 	CONVOY_TEST_WIREGUARD_GO=$(PEERS)/bin/wireguard \
 	CONVOY_TEST_BORINGTUN=$(PEERS)/bin/boringtun-cli \
