@@ -19,7 +19,7 @@ use super::{
     args::DownArgs,
     lock::{ensure_free, lock, reserve},
     state::State,
-    take_down::Remains,
+    take_down::{Remains, stays},
 };
 
 /// Takes tunnels down.
@@ -93,7 +93,11 @@ fn take_down(name: &InterfaceName, is_quiet: bool) -> anyhow::Result<bool> {
             say(&format!(
                 "convoy: {name} has no supervisor any more: undoing what it left"
             ));
-            block_on(undo_remains(name, false)).map(|()| true)
+            let notes = block_on(undo_remains(name, false))?;
+            for note in notes.iter().filter(|_| !is_quiet) {
+                say(&format!("convoy: {note}"));
+            }
+            Ok(true)
         }
         Err(AskError::NoSupervisor) => Ok(false),
         Err(error) => Err(error.into()),
@@ -111,7 +115,8 @@ fn after_crash(name: &InterfaceName) -> anyhow::Result<()> {
         Err(AskError::NoSupervisor) if places::has_remains(name) => {}
         _ => return Ok(()),
     }
-    block_on(undo_remains(name, true))?;
+    let notes = block_on(undo_remains(name, true))?;
+    notes.iter().for_each(|it| say(&format!("convoy: {it}")));
     say(&format!(
         "convoy: the kill switch of {name}, if it has one, stays closed: `convoy down {name} --open-kill-switch` \
          opens it"
@@ -119,8 +124,11 @@ fn after_crash(name: &InterfaceName) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes down a tunnel whose supervisor is dead. Hooks run as it would have run them.
-async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::Result<()> {
+/// Takes down a tunnel whose supervisor is dead; returns notes for the user. Hooks run as it would have run them.
+async fn undo_remains(
+    name: &InterfaceName,
+    keeps_kill_switch: bool,
+) -> anyhow::Result<Vec<String>> {
     // The lock keeps others from bringing it up meanwhile.
     let host = lock(name).await?;
     let state = State::read(name);
@@ -140,6 +148,11 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
         keeps_kill_switch,
         was_closed_early: false,
     }));
+    let stays = match (&config, keeps_kill_switch) {
+        (Some(config), false) => stays(config),
+        // The caller tells of the kill switch, or nobody knows.
+        _ => Vec::new(),
+    };
     let mut remains = Remains {
         name: name.clone(),
         config,
@@ -154,8 +167,7 @@ async fn undo_remains(name: &InterfaceName, keeps_kill_switch: bool) -> anyhow::
     };
     let down = life.take_down(&mut remains, &mut Outside::nobody()).await;
     let notes = down.outcome().map_err(|reason| anyhow!(reason))?;
-    notes.iter().for_each(|it| say(&format!("convoy: {it}")));
-    Ok(())
+    Ok(notes.into_iter().chain(stays).collect())
 }
 
 /// Reads the configuration that the tunnel came up with, if that is still possible.

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_desired::kill_switch;
-use convoy_host::{Host, Lock, open_kill_switch};
+use convoy_host::{Host, Lock, end_pause, open_kill_switch};
 use convoy_keeper::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use convoy_portmap::{ForwardedPort, Mapping, withdraw, withdraw_port};
@@ -121,15 +121,18 @@ impl Remains {
             // It was released when the interface left, and its kill switch stayed.
             let config = self.config.as_ref();
             let switch = config.and_then(|config| kill_switch(&config.interface));
-            return match switch {
+            let name = self.name.as_str();
+            match switch {
                 Some(switch) if !switch.persistent && !keeps_kill_switch => {
-                    Ok(open_kill_switch(self.name.as_str()).await?)
+                    open_kill_switch(name).await?;
                 }
-                _ => Ok(()),
-            };
+                Some(_) => end_pause(name).await?,
+                None => {}
+            }
+            return Ok(());
         };
         match keeps_kill_switch {
-            true => host.release().await?,
+            true => host.close().await?,
             false => host.undo().await?,
         }
         Ok(())

@@ -250,24 +250,39 @@ impl Nft {
         self.owner = None;
         for family in ["inet", "netdev"] {
             let delete = ["delete", "table", family, table];
-            let mut deleted = self.run(&delete, "").await;
-            for _ in 0..PATIENCE {
-                match &deleted {
-                    Err(reason) if is_refused_by_owner(reason) => {}
-                    _ => break,
-                }
-                sleep(PAUSE).await;
-                deleted = self.run(&delete, "").await;
-            }
-            let Err(reason) = deleted else {
-                continue;
-            };
-            let is_gone = ["No such file", "not supported", "not installed"];
-            if !is_gone.iter().any(|gone| reason.contains(gone)) {
-                return Err(failed(table)(reason));
-            }
+            self.clear_away(table, &delete).await?;
         }
         Ok(())
+    }
+
+    /// Ends a pause, if there is one: the rules drop again.
+    pub(crate) async fn end_pause(&mut self, table: &str) -> Result<(), HostError> {
+        self.owner = None;
+        for family in ["inet", "netdev"] {
+            let flush = ["flush", "set", family, table, "paused"];
+            self.clear_away(table, &flush).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a command on tables that may still belong to a former owner; succeeds if there is nothing to clear away.
+    async fn clear_away(&self, table: &str, command: &[&str]) -> Result<(), HostError> {
+        let mut cleared = self.run(command, "").await;
+        for _ in 0..PATIENCE {
+            match &cleared {
+                Err(reason) if is_refused_by_owner(reason) => {}
+                _ => break,
+            }
+            sleep(PAUSE).await;
+            cleared = self.run(command, "").await;
+        }
+        let is_gone = ["No such file", "not supported", "not installed"];
+        match cleared {
+            Err(reason) if !is_gone.iter().any(|gone| reason.contains(gone)) => {
+                Err(failed(table)(reason))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String, String> {

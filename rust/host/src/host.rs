@@ -19,7 +19,7 @@ use crate::{
     error::HostError,
     event::Event,
     facts::Facts,
-    firewall::Nft,
+    firewall::{Nft, Ruleset},
     journal::{Entry, Journal},
     missing::Missing,
     options::Options,
@@ -259,18 +259,28 @@ impl Host {
         self.follow_pause().await
     }
 
-    /// Restores everything that other programs have not changed since. A persistent kill switch stays.
+    /// Restores everything that other programs have not changed since. A persistent kill switch stays, and a pause of it
+    /// ends.
     ///
     /// # Errors
     /// The first change that could not be undone; all others have been. [`recover`] tries again.
     pub async fn undo(mut self) -> Result<(), HostError> {
-        self.put_back(|what| matches!(what, What::Firewall(ruleset) if ruleset.is_persistent))
+        let closed = self.end_pause(|ruleset| ruleset.is_persistent).await;
+        self.put_back(|ruleset| ruleset.is_persistent, closed).await
+    }
+
+    /// Like [`Host::undo`], but every kill switch stays: for a tunnel that is to come up again.
+    pub async fn close(mut self) -> Result<(), HostError> {
+        let closed = self.end_pause(|ruleset| ruleset.is_kill_switch).await;
+        self.put_back(|ruleset| ruleset.is_kill_switch, closed)
             .await
     }
 
-    /// Like [`Host::undo`], but every kill switch stays: for an interface that has left this namespace.
+    /// Like [`Host::close`], but a pause goes on: for an interface that has left this namespace. [`end_pause`] ends it.
+    ///
+    /// [`end_pause`]: crate::end_pause
     pub async fn release(mut self) -> Result<(), HostError> {
-        self.put_back(|what| matches!(what, What::Firewall(ruleset) if ruleset.is_kill_switch))
+        self.put_back(|ruleset| ruleset.is_kill_switch, Ok(()))
             .await
     }
 
@@ -314,8 +324,32 @@ impl Host {
             .resolving(&self.interface, index, &desired.dns, path)
     }
 
-    async fn put_back(&mut self, stays: impl Fn(&What) -> bool) -> Result<(), HostError> {
-        self.undo_all(|entry| !stays(&entry.change.what)).await?;
+    /// Closes the kill switches that stay: nobody is left to end their pause.
+    async fn end_pause(&mut self, stays: fn(&Ruleset) -> bool) -> Result<(), HostError> {
+        let staying = self
+            .made
+            .iter()
+            .filter_map(|entry| match &entry.change.what {
+                What::Firewall(ruleset) if stays(ruleset) => Some(ruleset.table.clone()),
+                _ => None,
+            });
+        let tables: HashSet<_> = staying.collect();
+        let mut closed = Ok(());
+        for table in tables {
+            closed = closed.and(self.effects.nft.end_pause(&table).await);
+        }
+        closed
+    }
+
+    /// Undoes everything but the kill switches that stay, and removes the journals unless that or closing them failed.
+    async fn put_back(
+        &mut self,
+        stays: fn(&Ruleset) -> bool,
+        closed: Result<(), HostError>,
+    ) -> Result<(), HostError> {
+        let is_staying = |what: &What| matches!(what, What::Firewall(ruleset) if stays(ruleset));
+        let undone = self.undo_all(|entry| !is_staying(&entry.change.what)).await;
+        closed.and(undone)?;
         self.remove_lasting()?;
         self.journal.remove()
     }

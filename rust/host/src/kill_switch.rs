@@ -53,6 +53,13 @@ pub async fn is_kill_switch_closed(interface: &str) -> bool {
     check_name(interface).is_ok() && Nft::default().is_closed(interface).await
 }
 
+/// Ends the pause of the kill switch of `interface`, if there is one.
+pub async fn end_pause(interface: &str) -> Result<(), HostError> {
+    check_name(interface)?;
+    let table = firewall::table(interface);
+    Nft::default().end_pause(&table).await
+}
+
 /// Removes the kill switch of `interface`, if there is one.
 pub async fn open_kill_switch(interface: &str) -> Result<(), HostError> {
     check_name(interface)?;

@@ -11,7 +11,7 @@
 //! 3. [`Host::apply`] changes the host where it differs from a [`Desired`] state. Call it again with another state.
 //! 4. [`Host::watch`] restores removed changes and follows routes and links; call it in a loop.
 //! 5. [`Host::pause`] lets everything out for a time, for a captive portal.
-//! 6. [`Host::undo`] puts everything back; [`recover`] does so for a process that died.
+//! 6. [`Host::undo`] puts everything back; [`recover`] does so for a process that died. A kill switch that stays is closed.
 //!
 //! Decisions:
 //!
@@ -63,7 +63,7 @@ pub use event::Event;
 pub use facts::foresee;
 pub use firewall::table as firewall_table;
 pub use host::{Applied, Host, recover};
-pub use kill_switch::{close_kill_switch, is_kill_switch_closed, open_kill_switch};
+pub use kill_switch::{close_kill_switch, end_pause, is_kill_switch_closed, open_kill_switch};
 pub use lock::Lock;
 pub use options::Options;
 pub use own_addresses::{MAX_OWN_ADDRESSES, own_addresses};

@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::anyhow;
 use convoy_desired::kill_switch;
-use convoy_host::{Event as HostEvent, HostError};
+use convoy_host::{Event as HostEvent, HostError, end_pause};
 use convoy_keeper::{KeptEvent, KeptTunnel, tunnel::TunnelEvent};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Refusal, State};
 use convoy_proto::Outcome;
@@ -188,6 +188,12 @@ impl Supervisor {
     /// Records and announces the end of a pause.
     pub(super) async fn on_resumed(&mut self, is_asked: bool, state: &State) {
         self.note_pause(None);
+        // A host that was let go is not there to close it.
+        if self.host.is_none()
+            && let Err(error) = end_pause(self.config.name.as_str()).await
+        {
+            warn!("{error}");
+        }
         match is_asked {
             true => info!("The pause was ended"),
             false => info!("The pause is over"),

@@ -1,5 +1,6 @@
 //! The kill switch, with real packets.
 
+mod paused;
 mod refused;
 mod replaced;
 mod router;

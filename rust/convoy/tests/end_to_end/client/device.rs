@@ -84,6 +84,28 @@ fn the_kill_switch_of_an_interface_that_moves_stays_closed() {
 }
 
 #[test]
+fn the_pause_of_an_interface_that_moves_ends_by_resume() {
+    let Some(world) = World::new() else { return };
+    let pod = world.lab().namespace("pod").unwrap();
+    world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
+    world.up();
+    world.convoy(&["pause", "wg0", "--for", "5m"]).succeeds();
+    move_to(&world, &pod);
+    let has_left = || {
+        world
+            .log()
+            .contains("left this network namespace")
+            .then_some(())
+    };
+    assert!(eventually(DEADLINE, has_left).is_some());
+    world.reaches("203.0.113.254");
+    world.convoy(&["resume", "wg0"]).succeeds();
+    assert!(!world.answers("203.0.113.254"));
+    world.down();
+    world.reaches("203.0.113.254");
+}
+
+#[test]
 fn an_interface_that_moved_outlives_its_supervisor() {
     let Some(world) = World::new() else { return };
     let pod = world.lab().namespace("pod").unwrap();

@@ -4,6 +4,7 @@ use convoy_lab::eventually;
 
 use super::{
     capture::Capture,
+    process::crash,
     world::{BEHIND, EVERYTHING, World},
 };
 use crate::scene::DEADLINE;
@@ -53,6 +54,30 @@ fn a_pause_ends_by_itself() {
     assert!(!world.answers(OUTSIDE[0]));
     world.status_becomes("state", "up");
     world.reaches(BEHIND[0]);
+}
+
+#[test]
+fn a_persistent_kill_switch_is_closed_once_a_paused_tunnel_is_down() {
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: KillSwitch = persistent\n", EVERYTHING);
+    let before = world.dump();
+    for is_killed in [false, true] {
+        world.up();
+        world.convoy(&["pause", "wg0", "--for", "1h"]).succeeds();
+        assert!(world.answers(OUTSIDE[0]));
+        if is_killed {
+            crash(world.supervisor());
+        }
+        let said = world.convoy(&["down", "wg0"]).succeeds().stderr;
+        assert!(
+            said.contains("the kill switch of wg0 stays closed"),
+            "{said}"
+        );
+        assert!(!world.answers(OUTSIDE[0]), "killed: {is_killed}");
+    }
+    let open = ["down", "wg0", "--open-kill-switch"];
+    world.convoy(&open).succeeds();
+    world.is_left_as(&before);
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! A kill switch that stays, though its tunnel has gone in a pause.
+
+use std::{net::IpAddr, time::Duration};
+
+use convoy_host::{Host, HostError, KillSwitch, end_pause, open_kill_switch};
+
+use super::{leaves, locked};
+use crate::scene::Scene;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const PERSISTENT: KillSwitch = KillSwitch {
+    persistent: true,
+    allow_lan: false,
+};
+
+#[test]
+fn a_persistent_one_closes_when_its_tunnel_goes_in_a_pause() {
+    closes(PERSISTENT, async |host| host.undo().await);
+}
+
+#[test]
+fn a_persistent_one_closes_when_its_process_has_died_in_a_pause() {
+    let Some(scene) = paused(PERSISTENT, async |host| {
+        drop(host);
+        Ok(())
+    }) else {
+        return;
+    };
+    assert!(passes(&scene));
+    scene.recover();
+    assert!(!passes(&scene));
+    opens(&scene);
+}
+
+#[test]
+fn one_whose_tunnel_is_to_come_up_again_closes() {
+    closes(KillSwitch::default(), async |host| host.close().await);
+}
+
+#[test]
+fn the_pause_of_one_that_has_lost_its_interface_can_be_ended() {
+    let released = paused(KillSwitch::default(), async |host| host.release().await);
+    let Some(scene) = released else { return };
+    assert!(passes(&scene));
+    scene.run(async || {
+        end_pause("wg0").await.unwrap();
+        assert!(!passes(&scene));
+        // There is none any more.
+        end_pause("wg0").await.unwrap();
+    });
+    opens(&scene);
+    scene.run(async || end_pause("wg0").await.unwrap());
+}
+
+/// Closes a kill switch, pauses it, and lets its tunnel go.
+fn paused(
+    switch: KillSwitch,
+    goes: impl AsyncFnOnce(Host) -> Result<(), HostError> + Send,
+) -> Option<Scene> {
+    let scene = Scene::new("kill_switch::paused")?;
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&locked(switch)).await.unwrap();
+        assert!(!passes(&scene));
+        host.pause(HOUR).await.unwrap();
+        assert!(passes(&scene));
+        goes(host).await.unwrap();
+    });
+    Some(scene)
+}
+
+fn closes(switch: KillSwitch, goes: impl AsyncFnOnce(Host) -> Result<(), HostError> + Send) {
+    let Some(scene) = paused(switch, goes) else {
+        return;
+    };
+    assert!(!passes(&scene));
+    opens(&scene);
+}
+
+/// Whether a datagram without the mark leaves.
+fn passes(scene: &Scene) -> bool {
+    let router: IpAddr = [192, 168, 1, 1].into();
+    leaves(scene, router, 0)
+}
+
+fn opens(scene: &Scene) {
+    scene.run(async || open_kill_switch("wg0").await.unwrap());
+    assert!(passes(scene));
+}
