@@ -204,9 +204,14 @@ impl KeptTunnel {
     /// Whether the process must be replaced: it is of another version of this program, or has an outer tunnel although
     /// it should not, or the reverse.
     pub fn is_of_another_version(&self) -> bool {
-        let differs =
-            |it: &TunnelProcess| it.version() != BUILD || it.has_outer() != self.has_outer;
-        self.process.as_ref().is_some_and(differs)
+        let is_other = |it: &TunnelProcess| it.version() != BUILD;
+        self.process.as_ref().is_some_and(is_other) || self.takes_another_way()
+    }
+
+    /// Whether the process goes through another tunnel though it should not, or the reverse: it must get no peer.
+    pub fn takes_another_way(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|it| it.has_outer() != self.has_outer)
     }
 
     /// Number of times that the process has died.

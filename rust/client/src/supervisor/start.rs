@@ -143,7 +143,12 @@ impl Supervisor {
         if let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) {
             self.changed = Some(Changed::under_former(&self.config, process.device().await?));
         }
-        self.configure(false).await
+        let tunnel = self.tunnel.as_ref();
+        match tunnel.is_some_and(KeptTunnel::takes_another_way) {
+            // Without the outer tunnel, it would send in the clear. Its successor gets everything.
+            true => Ok(()),
+            false => self.configure(false).await,
+        }
     }
 
     /// Replaces a tunnel process of another version.

@@ -2,10 +2,13 @@
 
 use std::net::UdpSocket;
 
-use super::{BEHIND_SECOND, Hops};
-use crate::client::{
-    process::{crash, kill_all},
-    world::{EVERYTHING, World},
+use super::{BEHIND_SECOND, Hops, SECOND};
+use crate::{
+    client::{
+        process::{crash, kill_all},
+        world::{EVERYTHING, World},
+    },
+    twins::public_key,
 };
 
 #[test]
@@ -65,6 +68,26 @@ fn nothing_leaves_in_the_clear_while_processes_are_killed_and_the_files_change()
     world.shell_at(&world.server, "ip link set wg0 up");
     hops.reaches_behind();
     hops.nothing_was_clear("first hop down");
+}
+
+#[test]
+fn a_tunnel_that_goes_through_another_only_after_a_crash_sends_nothing_in_the_clear() {
+    let Some(hops) = Hops::new("") else { return };
+    let world = &hops.world;
+    // It would begin a handshake with a new peer at once.
+    hops.configure("", "0.0.0.0/0\nPersistentKeepalive = 1");
+    let through = hops.etc("wg0.conf");
+    let direct = through.replace("#convoy: Via = hop\n", "");
+    let direct = direct.replace(SECOND, "203.0.113.7");
+    let direct = direct.replace(&public_key(3), &public_key(9));
+    world.write("wireguard/wg0.conf", &direct);
+    world.up();
+    crash(world.supervisor());
+    world.write("wireguard/wg0.conf", &through);
+    hops.watch();
+    world.up();
+    hops.reaches_behind();
+    assert_eq!(hops.counted("clear"), 0);
 }
 
 #[test]
