@@ -51,10 +51,10 @@ pub(crate) fn target(config: &Config) -> Option<ForwardTarget> {
 }
 
 impl PortForward {
-    /// Records the port of an earlier supervisor, whose hooks have run.
-    pub(crate) fn inherit(&mut self, former: ForwardedPort) {
-        self.hooked = former.port;
-        self.former = Some(former);
+    /// Records the port of an earlier supervisor, and the one that its hooks were last run with, if that is another.
+    pub(crate) fn inherit(&mut self, former: Option<ForwardedPort>, of_hooks: Option<u16>) {
+        self.hooked = of_hooks.unwrap_or_else(|| number(former.as_ref()));
+        self.former = former;
     }
 
     /// Asks for a port: that of an earlier supervisor, if the gateway is the same.
@@ -142,7 +142,7 @@ impl PortForward {
 
     /// Starts the hooks if the port is new to them. They run one after the other.
     pub(crate) fn run_hooks(&mut self, config: &Config) {
-        let port = self.told.as_ref().map_or(0, |told| told.port);
+        let port = number(self.told.as_ref());
         let is_asked = matches!(self.state(), Some(ForwardState::Asking));
         if self.hook.is_some() || port == self.hooked || is_asked {
             return;
@@ -168,6 +168,11 @@ impl PortForward {
         }
     }
 
+    /// Returns the port that hooks were last run with, 0 for none, if it is another than `noted`.
+    pub(crate) fn of_hooks(&self, noted: Option<&ForwardedPort>) -> Option<u16> {
+        Some(self.hooked).filter(|hooked| *hooked != number(noted))
+    }
+
     /// Describes the port; `None` if none is wanted.
     pub(crate) fn status(&self) -> Option<PortForwardStatus> {
         let kept = self.kept.as_ref()?;
@@ -188,7 +193,12 @@ impl PortForward {
 /// Returns the port for hooks: `None` if the configuration wants none, 0 if there is none yet.
 pub(crate) fn for_hooks(config: &Config, port: Option<&ForwardedPort>) -> Option<u16> {
     let is_wanted = config.interface.port_forward.is_some();
-    is_wanted.then(|| port.map_or(0, |port| port.port))
+    is_wanted.then(|| number(port))
+}
+
+/// The number of a port; 0 for none.
+fn number(port: Option<&ForwardedPort>) -> u16 {
+    port.map_or(0, |port| port.port)
 }
 
 /// Running hooks; dropping this kills them.

@@ -62,6 +62,9 @@ pub(crate) struct State {
         deserialize_with = "known"
     )]
     pub(crate) port_forward: Option<ForwardedPort>,
+    /// The port that hooks were last run with, 0 for none; `None` if it is the one above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) port_of_hooks: Option<u16>,
     /// Interface name of the outer tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
@@ -82,6 +85,7 @@ impl State {
             port_mapping: None,
             upnp_mapping: None,
             port_forward: None,
+            port_of_hooks: None,
             via: None,
         }
     }
@@ -263,6 +267,10 @@ mod tests {
         assert_eq!(read(&path).unwrap(), Some(expected.clone()));
         // As later ones may write it.
         expected.note_mapping(None);
+        expected.port_of_hooks = Some(4000);
+        write(&path, &expected).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(expected.clone()));
+        expected.port_of_hooks = None;
         let later = former.replace(
             "60}",
             r#"60,"port_mapping":{"protocol":"NEW"},"port_forward":[1],"new":{}}"#,

@@ -28,8 +28,10 @@ impl Supervisor {
         }
         self.port_forward.run_hooks(&self.config);
         let port = self.port_forward.to_note(self.state.port_forward.as_ref());
-        if port != self.state.port_forward {
+        let of_hooks = self.port_forward.of_hooks(port.as_ref());
+        if (&port, of_hooks) != (&self.state.port_forward, self.state.port_of_hooks) {
             self.state.port_forward = port;
+            self.state.port_of_hooks = of_hooks;
             if let Err(error) = self.state.write(&self.config.name) {
                 warn!("{error:#}");
             }

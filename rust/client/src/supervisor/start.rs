@@ -131,9 +131,9 @@ impl Supervisor {
             self.path_mtu.restore(&self.config, &earlier.paths);
             self.state.paths = earlier.paths;
             self.state.port_forward.clone_from(&earlier.port_forward);
-            if let Some(port) = earlier.port_forward {
-                self.port_forward.inherit(port);
-            }
+            self.state.port_of_hooks = earlier.port_of_hooks;
+            self.port_forward
+                .inherit(earlier.port_forward, earlier.port_of_hooks);
             if earlier.paused_until.is_some() {
                 info!("The pause is over, as the supervisor that began it is gone");
             }

@@ -81,12 +81,7 @@ fn a_providers_port_outlives_its_supervisor_and_is_given_back_after_both() {
     world.configure(&format!("{KEYS}{HOOKS}"), EVERYTHING);
     world.up();
     hooks_said(&world, "up 0\nwg0 4000\n");
-    let is_noted = || {
-        let state = fs::read_to_string(world.client.run_directory().join("convoy/wg0.state"));
-        let state = state.unwrap_or_default();
-        state.contains(r#""port":4000"#).then_some(())
-    };
-    assert!(eventually(DEADLINE, is_noted).is_some());
+    assert!(eventually(DEADLINE, || is_noted(&world, 4000)).is_some());
     crash(world.supervisor());
     gateway.asked();
     world.up();
@@ -100,6 +95,26 @@ fn a_providers_port_outlives_its_supervisor_and_is_given_back_after_both() {
     gateway.hears_the_end();
     // Nothing has changed for the hooks in between.
     hooks_said(&world, "up 0\nwg0 4000\ndown 4000\ngone 4000\n");
+}
+
+#[test]
+fn hooks_learn_of_a_port_that_came_while_others_ran_even_if_the_supervisor_is_killed() {
+    let Some(world) = World::new() else { return };
+    let gateway = Gateway::start(&world);
+    gateway.forwards(4000);
+    let hook = "#convoy: PostPortForward = echo %p >> /run/ports; until [ -e /run/go ]; do sleep 0.1; done\n";
+    world.configure(&format!("{KEYS}{hook}"), EVERYTHING);
+    world.up();
+    hooks_said(&world, "4000\n");
+    // Another process may have another gateway.
+    gateway.forwards(4001);
+    crash(world.tunnel());
+    assert!(eventually(DEADLINE, || is_noted(&world, 4001)).is_some());
+    crash(world.supervisor());
+    world.shell("touch /run/go");
+    world.up();
+    hooks_said(&world, "4000\n4001\n");
+    world.down();
 }
 
 #[test]
@@ -121,6 +136,13 @@ fn a_gateway_that_answers_nonsense_forwards_nothing_and_the_status_says_why() {
     );
     world.down();
     hooks_said(&world, "up 0\ndown 0\ngone 0\n");
+}
+
+/// Whether the next supervisor would find this port.
+fn is_noted(world: &World, port: u16) -> Option<()> {
+    let state = fs::read_to_string(world.client.run_directory().join("convoy/wg0.state"));
+    let state = state.unwrap_or_default();
+    state.contains(&format!(r#""port":{port}"#)).then_some(())
 }
 
 /// Waits until the hooks have written this.
