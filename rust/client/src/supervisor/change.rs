@@ -53,7 +53,8 @@ impl Supervisor {
                 let outside = self.addresses.outside(new);
                 Ok(host.pick_mark(&desired(new, wanted, outside)).await?)
             }
-            None => Ok(wanted),
+            // The kill switch that it has left behind still wants it.
+            None => Ok(wanted.or(self.picked_mark)),
         }
     }
 

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use convoy_daemon::places;
+use convoy_host::owner;
 use convoy_keeper::tunnel::arguments;
 use convoy_lifecycle::State;
 use convoy_metrics::{self as metrics, LISTENER};
@@ -32,6 +33,11 @@ impl Supervisor {
     /// Everything that could be refused is checked first: the next process would have no way back.
     pub(super) async fn replace(&mut self, state: &State) -> anyhow::Result<Infallible> {
         self.check().await?;
+        let name = &self.config.name;
+        ensure!(
+            self.host.is_some() && owner::exists(name),
+            "the interface {name} is elsewhere, where no other process can take it over"
+        );
         metrics::ensure_reopenable(&self.daemon.metrics)?;
         socket::ensure_bindable(&places::control(&self.config.name))?;
         // The file may be readable only by the other version.

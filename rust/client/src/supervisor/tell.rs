@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use convoy_desired::kill_switch;
-use convoy_host::is_kill_switch_closed;
+use convoy_host::{is_kill_switch_closed, owner};
 use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::State;
 use convoy_report::{Condition, Status};
@@ -125,8 +125,14 @@ impl Supervisor {
             ));
         }
         warnings.extend(self.path_mtu.warnings(self.applied.mtu));
+        let name = &self.config.name;
         if state.has_moved() {
             warnings.push("the interface is in another network namespace".to_owned());
+        } else if !owner::exists(name) {
+            warnings.push(format!(
+                "there is no interface {name}: nothing goes through the tunnel (fix: if it has another name, \
+                 `ip link set NAME name {name}`)"
+            ));
         }
         warnings.extend(self.unreached());
         let problems = self.addresses.problems_of_servers();

@@ -1,6 +1,7 @@
 //! Others move or delete the interface.
 
 use convoy_lab::{Namespace, eventually};
+use nix::sys::signal::{Signal, kill};
 
 use super::{
     process::crash,
@@ -78,6 +79,9 @@ fn the_kill_switch_of_an_interface_that_moves_stays_closed() {
     assert!(eventually(DEADLINE, is_free).is_some());
     assert!(!world.answers("203.0.113.254"));
     works_in(&pod);
+    // Its datagrams keep the mark that the kill switch wants.
+    world.convoy(&["reload", "wg0"]).succeeds();
+    works_in(&pod);
     world.down();
     world.is_left_as(&before);
     world.reaches("203.0.113.254");
@@ -114,6 +118,11 @@ fn an_interface_that_moved_outlives_its_supervisor() {
     world.up();
     move_to(&world, &pod);
     works_in(&pod);
+    // Another version could not take it over.
+    kill(world.supervisor(), Signal::SIGUSR2).unwrap();
+    let stays = || world.log().contains("this version stays").then_some(());
+    assert!(eventually(DEADLINE, stays).is_some(), "{}", world.log());
+    works_in(&pod);
     crash(world.supervisor());
     works_in(&pod);
     world.down();
@@ -149,6 +158,26 @@ fn an_interface_that_comes_back_is_watched_again() {
         world.reaches("10.8.0.1");
     }
     world.down();
+}
+
+#[test]
+fn an_interface_with_another_name_is_told_of_until_it_has_its_own_again() {
+    let Some(world) = World::new() else { return };
+    world.configure("", EVERYTHING);
+    let before = world.dump();
+    world.up();
+    let is_told = || {
+        let warnings = world.status()["warnings"].to_string();
+        warnings.contains("there is no interface wg0")
+    };
+    assert!(!is_told());
+    world.shell("ip link set wg0 down; ip link set wg0 name other");
+    assert!(is_told(), "{}", world.status());
+    world.shell("ip link set other name wg0; ip link set wg0 up");
+    assert!(!is_told(), "{}", world.status());
+    world.reaches(BEHIND[0]);
+    world.down();
+    world.is_left_as(&before);
 }
 
 #[test]
