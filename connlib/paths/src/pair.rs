@@ -31,6 +31,8 @@ const INTERVALS: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
 ];
+/// Least time between a probe and the next one that is sent beside those of a round.
+const BETWEEN_KEPT: Duration = Duration::from_secs(1);
 /// Probes without a reply after which a path is silent, if the first of them has had the time below.
 const SILENCE: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -181,9 +183,14 @@ impl Pair {
         }
     }
 
-    /// Sends one probe now, beside those of the round.
+    /// Sends one probe now, beside those of the round. Not soon after one that was answered: two ends that each answer
+    /// the other's probe with one of their own would never end.
     pub(crate) fn keep(&mut self, now: Duration) {
-        if self.next.is_none() && self.is_ready() {
+        let last = self.sent.last();
+        let is_soon = last.is_some_and(|(_, at)| now.saturating_sub(*at) < BETWEEN_KEPT);
+        let is_in_doubt = (1..SILENCE).contains(&self.unanswered);
+        let is_too_soon = is_soon && !is_in_doubt;
+        if self.next.is_none() && self.is_ready() && !is_too_soon {
             self.is_kept = true;
             self.next = Some(now);
         }
@@ -298,5 +305,28 @@ pub(crate) mod tests {
         pair.begin(ms(100));
         assert!(!pair.replied(7, None, ms(130)), "of an earlier round");
         assert!(!pair.has_answered());
+    }
+
+    #[test]
+    fn probes_beside_those_of_a_round_are_a_second_apart_once_answered_or_silent() {
+        let ms = Duration::from_millis;
+        for (is_answered, expected) in [
+            (true, [0, 1_000, 2_000, 3_000, 4_000]),
+            (false, [0, 200, 400, 1_400, 2_400]),
+        ] {
+            let mut pair = pair(CandidateKind::Host, "192.0.2.1:1", None);
+            let kept = (0..).step_by(200).filter(|at| {
+                pair.keep(ms(*at));
+                let is_kept = pair.next.is_some();
+                if is_kept {
+                    pair.probe_sent(*at, ms(*at));
+                }
+                if is_answered {
+                    pair.replied(*at, None, ms(*at + 10));
+                }
+                is_kept
+            });
+            assert_eq!(kept.take(5).collect::<Vec<_>>(), expected);
+        }
     }
 }

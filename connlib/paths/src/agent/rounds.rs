@@ -71,7 +71,9 @@ impl Agent {
                     None => pair.begin(now),
                 },
                 Some(path) if path.id() != from => {
-                    pair.keep(now);
+                    if may_be_better(pair, &path, now) {
+                        pair.keep(now);
+                    }
                     self.keep_pair(path.id(), now);
                 }
                 _ => {}

@@ -315,3 +315,18 @@ fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
     assert!(!replies_to("192.0.2.1:1", false), "refused by the caller");
     assert!(replies_to("192.0.2.1:1", true));
 }
+
+#[test]
+fn paths_that_all_answer_are_not_probed_without_end() {
+    let jitter = Weather {
+        delays: (5, 120),
+        ..FAIR
+    };
+    for seed in 1..10 {
+        let mut world = met(together(HOME, true, false), jitter, seed);
+        let before = world.ends[0].sent.len();
+        world.talk(300 * SECOND);
+        let kept = world.ends[0].sent.len() - before;
+        assert!(kept < 60, "{seed}: {kept}: a probe and a reply each 20 s");
+    }
+}

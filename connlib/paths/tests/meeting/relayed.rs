@@ -325,3 +325,24 @@ fn a_liar_gets_few_channels_and_few_datagrams_of_the_relay() {
     assert!((1..=most * 13).contains(&sent), "{sent}");
     assert_eq!(world.ends[0].path, Some(path), "the path stays");
 }
+
+#[test]
+fn a_relay_rests_once_a_direct_path_has_replaced_it() {
+    for relays in [&[0][..], &[0, 1]] {
+        let mut world = world(apart(Some(HOME), Some(HOME)), relays, 1);
+        world.is_cut = true;
+        world.talk(4 * SECOND);
+        world.must_be_direct("relayed");
+        world.is_cut = false;
+        world.talk(10 * SECOND);
+        world.must_be_direct("direct");
+        assert_ne!(world.kind(0), CandidateKind::Relayed);
+        let before = world.ends[0].sent.len();
+        world.talk(300 * SECOND);
+        let kept = world.ends[0].sent.len() - before;
+        assert!(kept < 60, "{kept}: a probe and a reply each 20 s");
+        for end in relays {
+            assert!(!world.ends[*end].relay.as_ref().unwrap().is_given);
+        }
+    }
+}
