@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod histories;
+mod switches;
 mod world;
 
 use std::{net::SocketAddr, time::Duration};
