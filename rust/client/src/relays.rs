@@ -1,6 +1,9 @@
 //! Messages to the tunnel's process about TURN servers.
 
-use convoy_proto::config::Relay;
+use std::net::SocketAddr;
+
+use convoy_path_mtu::Way;
+use convoy_proto::config::{Relay, RelayTransport};
 
 /// The TURN servers last sent to the tunnel's process.
 #[derive(Debug, Default)]
@@ -18,6 +21,21 @@ impl Relays {
     /// Returns the message that the process lacks, if any.
     pub(crate) fn news(&self, relays: Vec<Relay>) -> Option<Vec<Relay>> {
         (self.told.as_ref() != Some(&relays)).then_some(relays)
+    }
+
+    /// Returns the way of data that the server at this address carries; direct without a server.
+    pub(crate) fn way(&self, server: Option<SocketAddr>) -> Way {
+        let Some(server) = server else {
+            return Way::Direct;
+        };
+        let mut told = self.told.iter().flatten();
+        // The event names no transport: of two, the one that bounds packets.
+        let is_datagrams =
+            told.any(|it| it.server == server && it.transport == RelayTransport::Udp);
+        match is_datagrams {
+            true => Way::Relay,
+            false => Way::Stream,
+        }
     }
 
     /// Records a message that the process has received.

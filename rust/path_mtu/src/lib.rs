@@ -7,6 +7,9 @@
 //! - **When**: after a peer's first answered handshake since the tunnel came up, was taken over or got another MTU,
 //!   since the peer got another endpoint, since the network changed and since the machine has slept. Not in a pause,
 //!   and never just because time has passed: an idle tunnel stays idle.
+//! - **Which way**: a limit belongs to the way on which it was found, directly or by a TURN server. What is known of the
+//!   direct way alone bounds the one by a server over UDP as well, less 4 bytes for the header of ChannelData. By a
+//!   stream, any size arrives. Another way is probed after the next handshake.
 //! - **How long a limit lasts**: until the network changes, or the peer's endpoints in the configuration, as that is
 //!   another path. Another supervisor that takes the tunnel over keeps it.
 //! - **Who is asked**: `targets`. If nobody answers, nothing is known and nothing changes. Nor does anything
@@ -44,6 +47,9 @@ use targets::targets;
 /// The most peers whose paths are probed; the MTU fits the others by their routes alone.
 const MAX_PEERS: usize = 64;
 
+/// Bytes of ChannelData ahead of a datagram (RFC 8656 §12.4).
+const CHANNEL_DATA: u32 = 4;
+
 /// The paths to the peers.
 #[derive(Debug)]
 pub struct PathMtu {
@@ -54,7 +60,24 @@ pub struct PathMtu {
     /// Peers whose handshakes have been answered since.
     ready: BTreeSet<PublicKey>,
     running: Option<Running>,
-    found: BTreeMap<PublicKey, Narrow>,
+    found: BTreeMap<(PublicKey, Way), Narrow>,
+    /// Ways of peers that are not reached directly.
+    ways: BTreeMap<PublicKey, Way>,
+    /// Peers that a TURN server may reach.
+    relayable: BTreeSet<PublicKey>,
+}
+
+/// The way of a peer's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// To the peer's endpoint.
+    #[default]
+    Direct,
+    /// By a TURN server over UDP.
+    Relay,
+    /// By a stream to a TURN server.
+    Stream,
 }
 
 /// A path that carries less than the MTU.
@@ -72,6 +95,9 @@ pub struct NotedPath {
     peer: Key,
     /// Tells whether the peer still has the same endpoints; another build of this program may disagree.
     endpoints: u64,
+    /// Where it was found; the way that the peer's data takes comes last.
+    #[serde(default)]
+    way: Way,
     narrow: Narrow,
 }
 
@@ -92,14 +118,16 @@ impl PathMtu {
             ready: BTreeSet::new(),
             running: None,
             found: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            relayable: relayable(config),
         };
         paths.want_all(config);
         paths
     }
 
-    /// The peers whose handshakes matter.
+    /// The peers whose handshakes and ways matter.
     pub fn followed(&self) -> impl Iterator<Item = PublicKey> {
-        self.wanted.iter().copied()
+        self.wanted.union(&self.relayable).copied()
     }
 
     /// Whether [`Self::followed`] may have changed since the last call.
@@ -109,13 +137,19 @@ impl PathMtu {
 
     /// Returns what has been found.
     pub fn noted(&self, config: &Config) -> Vec<NotedPath> {
-        let peers = candidates(config).filter_map(|peer| {
-            let narrow = self.found.get(&peer.public_key.value)?;
-            Some(NotedPath {
-                peer: Key(peer.public_key.value),
-                endpoints: digest(peer),
-                narrow: *narrow,
-            })
+        let peers = candidates(config).flat_map(|peer| {
+            let key = peer.public_key.value;
+            let mut ways = [Way::Direct, Way::Relay];
+            ways.sort_by_key(|way| *way == self.way(&key));
+            let noted = move |way| {
+                Some(NotedPath {
+                    peer: Key(key),
+                    endpoints: digest(peer),
+                    way,
+                    narrow: *self.found.get(&(key, way))?,
+                })
+            };
+            ways.into_iter().filter_map(noted)
         });
         peers.collect()
     }
@@ -124,21 +158,22 @@ impl PathMtu {
     pub fn restore(&mut self, config: &Config, noted: &[NotedPath]) {
         for peer in candidates(config) {
             let key = peer.public_key.value;
-            let mut paths = noted.iter().filter(|path| path.peer.0 == key);
-            if let Some(path) = paths.find(|path| path.endpoints == digest(peer)) {
-                self.found.insert(key, path.narrow);
+            let paths = noted.iter().filter(|path| path.peer.0 == key);
+            for path in paths.filter(|path| path.endpoints == digest(peer)) {
+                self.found.insert((key, path.way), path.narrow);
+                self.ways.insert(key, path.way);
             }
         }
     }
 
     /// The largest MTU in bytes that works on all paths, as far as known.
     pub fn limit(&self) -> Option<u32> {
-        self.found.values().filter_map(|it| it.largest).min()
+        self.present().filter_map(|it| it.largest).min()
     }
 
     /// The paths that carry too little, in words.
     pub fn warnings(&self, mtu: u32) -> impl Iterator<Item = String> {
-        self.found.values().map(move |narrow| narrow.text(mtu))
+        self.present().map(move |narrow| narrow.text(mtu))
     }
 
     /// Call when another configuration is in effect.
@@ -151,7 +186,9 @@ impl PathMtu {
         let same: BTreeSet<_> = same.iter().map(|peer| peer.public_key.value).collect();
         self.wanted.retain(|peer| same.contains(peer));
         self.ready.retain(|peer| same.contains(peer));
-        self.found.retain(|peer, _| same.contains(peer));
+        self.found.retain(|(peer, _), _| same.contains(peer));
+        self.ways.retain(|peer, _| same.contains(peer));
+        self.relayable = relayable(config);
         for peer in others {
             self.want(peer.public_key.value);
         }
@@ -187,6 +224,17 @@ impl PathMtu {
         }
         self.ready.remove(&peer);
         self.want(peer);
+    }
+
+    /// Call when a peer's data takes this way from now on; returns whether the limit has changed.
+    pub fn took_way(&mut self, peer: PublicKey, way: Way) -> bool {
+        if self.way(&peer) == way {
+            return false;
+        }
+        let former = self.limit();
+        self.ways.insert(peer, way);
+        self.moved(peer);
+        self.limit() != former
     }
 
     /// Call when a handshake was answered.
@@ -225,22 +273,40 @@ impl PathMtu {
     }
 
     fn note(&mut self, peer: PublicKey, outcome: Outcome) -> Option<Narrow> {
+        let key = (peer, self.way(&peer));
         let (target, largest) = match outcome {
             Outcome::Narrow { target, largest } => (target, Some(largest)),
             Outcome::TooNarrow { target } => (target, None),
             Outcome::Fits { .. } => {
                 // A limit stays: it may be why the packets fit.
                 self.found
-                    .retain(|key, it| *key != peer || it.largest.is_some());
+                    .retain(|it, narrow| *it != key || narrow.largest.is_some());
                 return None;
             }
             Outcome::Unknown => return None,
         };
-        let earlier = self.found.get(&peer).and_then(|it| it.largest);
+        let earlier = self.found.get(&key).and_then(|it| it.largest);
         let largest = largest.or(earlier);
         let narrow = Narrow { target, largest };
-        self.found.insert(peer, narrow);
+        self.found.insert(key, narrow);
         Some(narrow)
+    }
+
+    fn way(&self, peer: &PublicKey) -> Way {
+        self.ways.get(peer).copied().unwrap_or_default()
+    }
+
+    /// The narrow paths of the ways that data takes at present.
+    fn present(&self) -> impl Iterator<Item = Narrow> {
+        let peers: BTreeSet<_> = self.found.keys().map(|(peer, _)| *peer).collect();
+        peers.into_iter().filter_map(|peer| {
+            let found = |way| self.found.get(&(peer, way)).copied();
+            match self.way(&peer) {
+                Way::Direct => found(Way::Direct),
+                Way::Relay => found(Way::Relay).or_else(|| Some(found(Way::Direct)?.by_relay())),
+                Way::Stream => None,
+            }
+        })
     }
 
     fn want(&mut self, peer: PublicKey) {
@@ -254,6 +320,17 @@ impl PathMtu {
 fn candidates(config: &Config) -> impl Iterator<Item = &Peer> {
     let peers = config.peers.iter();
     peers.filter(|peer| !peer.endpoints.is_empty())
+}
+
+/// The peers that TURN servers may reach, as many as are probed.
+fn relayable(config: &Config) -> BTreeSet<PublicKey> {
+    // With an outer tunnel, that one is relayed.
+    let has_servers = config.via.is_none() && !config.interface.turns.is_empty();
+    let peers = candidates(config).filter(|_| has_servers);
+    peers
+        .map(|peer| peer.public_key.value)
+        .take(MAX_PEERS)
+        .collect()
 }
 
 /// Stands for the peer's endpoints.
@@ -275,6 +352,12 @@ fn floor(config: &Config) -> u32 {
 }
 
 impl Narrow {
+    /// The same path with the header of ChannelData ahead of each datagram.
+    fn by_relay(self) -> Self {
+        let largest = self.largest.map(|it| it.saturating_sub(CHANNEL_DATA));
+        Self { largest, ..self }
+    }
+
     /// Says what is wrong; `mtu` is the interface's by now.
     pub fn text(&self, mtu: u32) -> String {
         let target = self.target;

@@ -101,6 +101,56 @@ fn another_supervisor_keeps_what_was_found_of_peers_with_the_same_endpoints() {
 }
 
 #[test]
+fn what_fits_directly_is_four_bytes_less_by_a_relay_and_does_not_matter_to_a_stream() {
+    let mut paths = PathMtu::new(&config("", &[ENDPOINT, ENDPOINT]));
+    paths.note(KEY, narrow(1_328));
+    paths.note(OTHER, narrow(1_376));
+    assert!(!paths.took_way(KEY, Way::Direct), "nothing is new");
+    assert!(paths.took_way(KEY, Way::Relay));
+    assert_eq!(paths.limit(), Some(1_324));
+    assert!(paths.took_way(KEY, Way::Stream));
+    assert_eq!(paths.limit(), Some(1_376));
+    assert!(paths.took_way(KEY, Way::Direct));
+    assert_eq!(paths.limit(), Some(1_328));
+}
+
+#[test]
+fn what_was_found_by_a_relay_bounds_that_way_alone() {
+    let config = config("", &[ENDPOINT]);
+    let mut paths = PathMtu::new(&config);
+    paths.note(KEY, narrow(1_376));
+    paths.handshake(&KEY);
+    paths.take_change();
+    assert!(paths.took_way(KEY, Way::Relay));
+    assert!(paths.take_change());
+    let followed: Vec<_> = paths.followed().collect();
+    assert_eq!(followed, [KEY], "the way is probed");
+    paths.note(KEY, narrow(1_200));
+    assert_eq!(paths.limit(), Some(1_200));
+    let warning = paths.warnings(1_200).next().unwrap();
+    assert!(warning.contains("1200 bytes"), "{warning}");
+    let noted = paths.noted(&config);
+    assert!(paths.took_way(KEY, Way::Direct));
+    assert_eq!(paths.limit(), Some(1_376));
+    // Another supervisor knows both, and which way it was.
+    let mut paths = PathMtu::new(&config);
+    paths.restore(&config, &noted);
+    assert_eq!(paths.limit(), Some(1_200));
+    assert_eq!(paths.noted(&config), noted);
+}
+
+#[test]
+fn with_turn_servers_every_peer_with_an_endpoint_is_followed() {
+    let turn = "#convoy: Turn = turn:192.0.2.9 Username = a PasswordFile = turn.password\n";
+    let with = config(turn, &[ENDPOINT, ""]);
+    let mut paths = PathMtu::new(&with);
+    paths.handshake(&KEY);
+    assert_eq!(paths.followed().collect::<Vec<_>>(), [KEY]);
+    paths.replace(&with, &config("", &[ENDPOINT, ""]));
+    assert_eq!(paths.followed().next(), None);
+}
+
+#[test]
 fn another_network_forgets_everything() {
     let config = config("", &[ENDPOINT]);
     let mut paths = PathMtu::new(&config);
@@ -130,7 +180,7 @@ fn another_configuration_keeps_what_was_found_of_peers_with_the_same_endpoints()
     assert_eq!(paths.followed().next(), None);
     let moved = config("", &[ENDPOINT, ELSEWHERE]);
     paths.replace(&same, &moved);
-    assert_eq!(Vec::from_iter(paths.found.keys()), [&KEY]);
+    assert_eq!(Vec::from_iter(paths.found.keys()), [&(KEY, Way::Direct)]);
     assert_eq!(paths.followed().collect::<Vec<_>>(), [OTHER]);
     let wider = config("MTU = 1500\n", &[ENDPOINT, ELSEWHERE]);
     paths.replace(&moved, &wider);
@@ -200,6 +250,7 @@ pub(super) fn config(interface: &str, peers: &[&str]) -> Config {
     let own = own.as_str();
     let text = format!("[Interface]\nPrivateKey = {own}\n{interface}{peers}");
     fs::write(&path, text).unwrap();
+    fs::write(directory.path().join("turn.password"), "secret\n").unwrap();
     convoy_config::read(&path).unwrap().config
 }
 

@@ -1,6 +1,6 @@
 //! Follows changes that nobody asked for: the peers' addresses, the paths to them, and the tunnel's process.
 
-use std::time::Instant;
+use std::{net::SocketAddr, time::Instant};
 
 use convoy_desired::desired;
 use convoy_endpoints::Changes;
@@ -110,6 +110,16 @@ impl Supervisor {
             self.look_at_mtu().await;
         }
         warn!("{}", narrow.text(self.applied.mtu));
+    }
+
+    /// Fits the MTU to the way that a peer's data takes from now on.
+    pub(super) async fn take_way(&mut self, peer: PublicKey, server: Option<SocketAddr>) {
+        let way = self.relays.way(server);
+        let is_limit_new = self.path_mtu.took_way(peer, way);
+        if is_limit_new && let Err(error) = self.apply().await {
+            warn!("cannot fit the MTU to another way: {error:#}");
+            self.look_at_mtu().await;
+        }
     }
 
     /// Forgets measurements of the paths, since the paths have changed.

@@ -150,7 +150,10 @@ impl Supervisor {
                 kind,
                 why,
             } => self.events.path(&self.config, peer, (remote, kind, why)),
-            TunnelEvent::Relay { peer, server } => self.events.relay(&self.config, peer, server),
+            TunnelEvent::Relay { peer, server } => {
+                self.take_way(peer, server).await;
+                self.events.relay(&self.config, peer, server);
+            }
             // Left to the state.
             TunnelEvent::Asks { .. } | TunnelEvent::Ended { .. } | TunnelEvent::Died => {}
         }
