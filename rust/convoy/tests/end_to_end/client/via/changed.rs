@@ -25,13 +25,20 @@ fn a_peer_of_the_outer_tunnel_is_refused_whichever_of_the_two_gets_it_first() {
     world
         .convoy(&["reload", "wg0"])
         .fails_with("which was added to wg0 meanwhile");
-    // A tunnel that starts again has what the file says.
-    crash(world.tunnel());
+    // Another supervisor and another process of the tunnel have only the files.
+    crash(world.supervisor());
+    world.up();
     hops.reaches_behind();
-    assert_eq!(set(&format!("{third} remove")), "");
-    world.convoy(&["reload", "wg0"]).succeeds();
+    assert_eq!(world.shell("wg show wg0 peers").trim(), public_key(3));
     let status = world.status();
     assert_eq!(status["via"]["peers"][1]["public_key"], third, "{status}");
+    crash(world.tunnel());
+    hops.reaches_behind();
+    assert_eq!(world.shell("wg show wg0 peers").trim(), public_key(3));
+    // Without the outer tunnel's claim, it is a peer like any other.
+    world.write("wireguard/hop.conf", &former);
+    world.convoy(&["reload", "wg0"]).succeeds();
+    assert_eq!(set(&format!("{third} allowed-ips 10.66.0.0/16")), "");
     hops.reaches_behind();
 }
 

@@ -61,6 +61,9 @@ fn nothing_leaves_in_the_clear_while_processes_are_killed_and_the_files_change()
     world.shell("wg set wg0 fwmark 0x1234 listen-port 7777");
     hops.reaches_behind();
     hops.nothing_was_clear("wg set");
+    // Somebody who wants to reach the second hop without the tunnel.
+    world.shell(&format!("ping -c 1 -W 1 -I eth0 {SECOND} || true"));
+    hops.nothing_was_clear("past the tunnel");
     // The first hop goes, but nothing goes around it.
     world.shell_at(&world.server, "ip link set wg0 down");
     world.shell(&format!("ping -c 3 -W 1 {BEHIND_SECOND} || true"));
@@ -99,9 +102,16 @@ fn either_file_can_be_changed_while_the_tunnel_is_up() {
     let tunnel = world.tunnel();
     // The outer file: another port of the first hop.
     world.shell_at(&world.server, "wg set wg0 listen-port 443");
-    hops.configure_first(&EVERYTHING.replace(":51820", ":443"));
+    let moved = EVERYTHING.replace(":51820", ":443");
+    hops.configure_first(&moved);
     world.convoy(&["reload", "wg0"]).succeeds();
     hops.reaches_behind();
+    // No look-up follows this one.
+    hops.configure_first(&format!("{moved}PersistentKeepalive = 25\n"));
+    world.convoy(&["reload", "wg0"]).succeeds();
+    let status = world.status();
+    let keepalive = &status["via"]["peers"][0]["persistent_keepalive"];
+    assert_eq!(keepalive, 25, "{status}");
     // The inner one.
     hops.configure("", "198.18.0.0/15");
     world.convoy(&["reload", "wg0"]).succeeds();
