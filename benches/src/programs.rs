@@ -1,5 +1,6 @@
 //! Finds other programs, and runs them: to completion, or until they are no longer needed.
 
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -48,19 +49,39 @@ pub(crate) fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| program.into())
 }
 
-/// Generates a key and a certificate for `subject` with openssl(1), valid for a day.
-pub(crate) fn generate_certificate(
+/// Generates a key and a self-signed certificate for `subject` with openssl(1), valid for a day.
+pub(crate) fn generate_certificate(files: &[PathBuf; 2], subject: &str) -> anyhow::Result<()> {
+    generate(files, subject, &[])
+}
+
+/// Generates a server's key and certificate for `subject`, signed by `authority`, another key and certificate. TLS
+/// clients refuse a server's certificate that is an authority's, as each self-signed one of openssl(1) is.
+pub(crate) fn generate_server_certificate(
+    server: &[PathBuf; 2],
+    subject: &str,
+    authority: &[PathBuf; 2],
+) -> anyhow::Result<()> {
+    generate_certificate(authority, "DNS:authority.bench")?;
+    let [key, certificate] = authority.each_ref().map(|it| it.as_os_str());
+    let is_no_authority = OsStr::new("basicConstraints=critical,CA:FALSE");
+    let [by, with, and] = ["-CA", "-CAkey", "-addext"].map(OsStr::new);
+    let options = [by, certificate, with, key, and, is_no_authority];
+    generate(server, subject, &options)
+}
+
+fn generate(
     [key, certificate]: &[PathBuf; 2],
     subject: &str,
+    options: &[&OsStr],
 ) -> anyhow::Result<()> {
     let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1";
     let mut openssl = Command::new("openssl");
-    openssl
-        .args(request.split(' '))
-        .args(["-subj", "/CN=bench"]);
+    // The server's name differs from its authority's: else it would count as self-signed.
+    openssl.args(request.split(' '));
+    openssl.args(["-subj", &format!("/CN={subject}")]);
     openssl.args(["-addext", &format!("subjectAltName={subject}")]);
     openssl.arg("-keyout").arg(key).arg("-out").arg(certificate);
-    output(&mut openssl).context("(fix: apt-get install openssl)")?;
+    output(openssl.args(options)).context("(fix: apt-get install openssl)")?;
     Ok(())
 }
 

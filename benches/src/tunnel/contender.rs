@@ -142,7 +142,7 @@ const PATHS: [Entry; 6] = [
     ("direct", Kind::Client, CONVOY, concat!(to!(hub), "#convoy: Direct = {other-key} {other}/32")),
     ("turn-udp", Kind::Client, CONVOY, to!(turn "turn:{hub}" "")),
     ("turn-tcp", Kind::Client, CONVOY, to!(turn "turn:{hub}?transport=tcp" "")),
-    ("turn-tls", Kind::Client, CONVOY, to!(turn "turns:{hub}" " CaFile = {certificate}")),
+    ("turn-tls", Kind::Client, CONVOY, to!(turn "turns:{hub}" " CaFile = {authority}")),
 ];
 
 /// A program with its settings.

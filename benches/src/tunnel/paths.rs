@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use super::contender::Contender;
 use super::processes::{Processes, write_private};
 use super::rootless::wait_until_up;
-use crate::programs::{Started, find, generate_certificate, output};
+use crate::programs::{Started, find, generate_server_certificate, output};
 
 /// The interface at all ends, as the lab names it.
 const TUNNEL: &str = "wg0";
@@ -69,7 +69,7 @@ pub(super) struct Paths {
     clients: Vec<Processes>,
     /// Started for the first contender that needs it.
     turn: Option<Started>,
-    /// Holds the TURN server's password, key and certificate.
+    /// Holds the TURN server's password, key and certificate, and those of its authority.
     directory: TempDir,
     hub: End,
 }
@@ -127,8 +127,9 @@ impl Paths {
     fn serve(&self) -> anyhow::Result<Started> {
         let [(_, listening), (_, relay)] = AT_HUB;
         let place = &self.hub.namespace;
-        let files = ["key", "crt"].map(|name| self.path(name));
-        generate_certificate(&files, &format!("IP:{listening}"))?;
+        let [server, authority] =
+            [["key", "crt"], ["ca.key", "ca.crt"]].map(|names| names.map(|name| self.path(name)));
+        generate_server_certificate(&server, &format!("IP:{listening}"), &authority)?;
         let mut command = place.command(find("turnserver"));
         command.args(["-n", "--no-cli", "--lt-cred-mech", "--realm=bench"]);
         command.args(["--log-file=stdout", "--pidfile=/run/turnserver.pid"]);
@@ -171,7 +172,7 @@ impl Paths {
             ("{hub}", hub.to_string()),
             ("{user}", USER.to_owned()),
             ("{password}", self.path("password").display().to_string()),
-            ("{certificate}", self.path("crt").display().to_string()),
+            ("{authority}", self.path("ca.crt").display().to_string()),
         ];
         let text = file(&contender.arguments, is_left, places);
         Processes::new(&contender.program, TUNNEL, &text)
