@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{Backlog, getsockopt, listen, sockopt};
 use tracing::warn;
 
 use convoy_process::socket::SocketFile;
@@ -26,6 +26,8 @@ pub fn path(interface: &str) -> PathBuf {
 pub fn adopt(fd: OwnedFd) -> anyhow::Result<(UnixListener, Option<SocketFile>)> {
     let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
     ensure!(is_listening, "WG_UAPI_FD is not a listening socket");
+    // Clients learn this process's number from the kernel rather than that of the process that called listen(2) first.
+    listen(&fd, Backlog::MAXCONN).context("cannot listen on WG_UAPI_FD")?;
     let listener = UnixListener::from(fd);
     let address = listener
         .local_addr()

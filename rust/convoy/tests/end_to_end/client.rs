@@ -47,6 +47,7 @@ mod path_mtu;
 mod paths;
 mod pause;
 mod port_forward;
+mod profile;
 mod recording;
 mod reload;
 mod secrets;
