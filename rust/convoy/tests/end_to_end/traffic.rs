@@ -1,6 +1,7 @@
 //! Traffic through the tunnel, checked byte for byte.
 
 use std::{
+    collections::HashSet,
     env,
     io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
@@ -149,12 +150,14 @@ fn echoed(
         scope.spawn(|| echo_until(&echo, &done));
         // Stops the other thread even if this one panics.
         let _end = SetOnDrop(&done);
+        let mut sent = HashSet::new();
         loop {
             let burst: Vec<_> = payloads.by_ref().take(burst_length).collect();
             if burst.is_empty() {
                 break;
             }
-            exchange(&socket, &burst);
+            sent.extend(burst.iter().cloned());
+            exchange(&socket, &burst, &sent);
         }
     });
 }
@@ -171,8 +174,8 @@ pub(crate) fn bound<T: Send>(namespace: &Namespace, bind: impl Fn() -> io::Resul
 
 /// Sends each payload until its exact echo arrives. Order does not matter: BoringTun's threads
 /// overtake one another, and so do wireguard-go's at the start of a session. Tests without other
-/// programs show that Convoy keeps the order.
-fn exchange(socket: &UdpSocket, burst: &[Vec<u8>]) {
+/// programs show that Convoy keeps the order. A payload that was sent twice may be echoed twice: `sent` has them all.
+fn exchange(socket: &UdpSocket, burst: &[Vec<u8>], sent: &HashSet<Vec<u8>>) {
     let deadline = Instant::now() + DEADLINE;
     socket
         .set_read_timeout(Some(Duration::from_millis(500)))
@@ -192,10 +195,7 @@ fn exchange(socket: &UdpSocket, burst: &[Vec<u8>]) {
             && let Ok(length) = socket.recv(&mut heard)
         {
             let echo = &heard[..length];
-            assert!(
-                burst.iter().any(|p| p == echo),
-                "an echo of {length} bytes differs"
-            );
+            assert!(sent.contains(echo), "an echo of {length} bytes differs");
             if let Some(position) = missing.iter().position(|p| *p == echo) {
                 missing.swap_remove(position);
             }
