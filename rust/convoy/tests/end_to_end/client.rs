@@ -44,7 +44,7 @@ mod lookups;
 mod metrics;
 mod neighbors;
 mod path_mtu;
-mod paths;
+pub(crate) mod paths;
 mod pause;
 mod port_forward;
 mod profile;

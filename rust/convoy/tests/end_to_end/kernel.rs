@@ -17,6 +17,7 @@
 mod beside;
 mod changes;
 mod data;
+mod friends;
 mod guest;
 mod load;
 mod network;

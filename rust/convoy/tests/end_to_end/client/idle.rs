@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convoy_lab::{Pid, Turn};
+use convoy_lab::{Namespace, Pid, Turn};
 
 use super::world::{BEHIND, EVERYTHING, World};
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How often both processes may run in a minute.
-const MOST: u64 = 3;
+pub(super) const MOST: u64 = 3;
 /// Minutes until what a handshake leaves to do is done: the last of it is forgetting keys, after nine.
-const MINUTES: usize = 12;
+pub(super) const MINUTES: usize = 12;
 
 #[test]
 #[ignore = "make interop"]
@@ -27,27 +27,28 @@ fn an_idle_tunnel_hardly_ever_runs() {
     world.configure("DNS = 10.8.0.1\n#convoy: KillSwitch = on\n", EVERYTHING);
     let metrics = ["up", "--metrics", "unix:/run/convoy/wg0.metrics", "wg0"];
     world.convoy(&metrics).succeeds();
-    let fresh = least(&world, 3);
+    let fresh = least(&world.client, 3);
     assert!(fresh <= MOST, "{fresh} context switches in a minute");
     world.reaches(BEHIND[0]);
-    let used = least(&world, MINUTES);
+    let used = least(&world.client, MINUTES);
     assert!(
         used <= MOST,
         "{used} context switches in a minute after use"
     );
 }
 
-/// The fewest context switches in one of up to `minutes` minutes; stops after the first minute within the limit.
-fn least(world: &World, minutes: usize) -> u64 {
+/// Returns the fewest context switches of the client in one of up to `minutes` minutes; stops after the first minute
+/// within the limit.
+pub(super) fn least(client: &Namespace, minutes: usize) -> u64 {
     let mut seen = Vec::new();
     for _ in 0..minutes {
-        let (pids, before) = (processes(&world.client), switches(world));
+        let (pids, before) = (processes(client), switches(client));
         let end = Instant::now() + MINUTE;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             thread::sleep(left);
         }
-        assert_eq!(processes(&world.client), pids);
-        seen.push(switches(world) - before);
+        assert_eq!(processes(client), pids);
+        seen.push(switches(client) - before);
         eprintln!("{seen:?}");
         if seen.last().is_some_and(|count| *count <= MOST) {
             break;
@@ -57,8 +58,8 @@ fn least(world: &World, minutes: usize) -> u64 {
 }
 
 /// Sums over all threads of both processes.
-fn switches(world: &World) -> u64 {
-    let pids = processes(&world.client);
+fn switches(client: &Namespace) -> u64 {
+    let pids = processes(client);
     assert_eq!(pids.len(), 2, "{pids:?}");
     pids.into_iter().map(switches_of).sum()
 }

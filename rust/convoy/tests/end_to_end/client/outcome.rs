@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use crate::scene::DEADLINE;
 
 /// A command that runs; killed when dropped.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     what: String,
     stdout: PathBuf,
@@ -21,15 +21,15 @@ pub(super) struct Running {
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) code: Option<i32>,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Running {
     /// A pipe instead of files would stay open as long as what the command leaves in the background.
-    pub(super) fn start(mut command: Command, stdout: PathBuf, stderr: PathBuf) -> Self {
+    pub(crate) fn start(mut command: Command, stdout: PathBuf, stderr: PathBuf) -> Self {
         let file = |path| Stdio::from(File::create(path).unwrap());
         command.stdin(Stdio::null());
         command.stdout(file(&stdout)).stderr(file(&stderr));
@@ -41,26 +41,26 @@ impl Running {
         }
     }
 
-    pub(super) fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// Returns what it has written so far.
-    pub(super) fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         [&self.stdout, &self.stderr]
             .map(|path| fs::read_to_string(path).unwrap())
             .concat()
     }
 
-    pub(super) fn wait(mut self) -> Outcome {
+    pub(crate) fn wait(mut self) -> Outcome {
         let status = eventually(2 * DEADLINE, || self.child.try_wait().unwrap());
         let status =
             status.unwrap_or_else(|| panic!("{} does not end: {}", self.what, self.said()));
@@ -83,17 +83,17 @@ impl Drop for Running {
 }
 
 impl Outcome {
-    pub(super) fn succeeds(self) -> Self {
+    pub(crate) fn succeeds(self) -> Self {
         self.ends_with(0)
     }
 
-    pub(super) fn ends_with(self, code: i32) -> Self {
+    pub(crate) fn ends_with(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
     /// Requires failure, and this in what is said about it.
-    pub(super) fn fails_with(self, words: &str) -> Self {
+    pub(crate) fn fails_with(self, words: &str) -> Self {
         let failed = self.ends_with(1);
         assert!(failed.stderr.contains(words), "no {words:?} in {failed:?}");
         failed

@@ -8,11 +8,16 @@
 
 mod conversation;
 mod forwarded;
-mod friends;
+pub(crate) mod friend;
+pub(crate) mod friends;
 mod hubs;
+mod idle;
 mod igd;
+pub(crate) mod meeting;
 mod nat;
+mod numbers;
 mod relayed;
+mod switches;
 
 use conversation::Conversation;
 use convoy_lab::{Nat, RouterOptions, eventually, loss::lose_arriving, require_programs};
@@ -39,7 +44,7 @@ fn friends_meet_by(friends: Option<Friends>, ask: Option<fn(&mut Friends)>, kind
         ask(&mut friends);
     }
     friends.up();
-    friends.meet_by(kinds[0], kinds[1]);
+    friends.meet_by(kinds[0], kinds[1]).lose_nothing();
     friends.talk_directly();
 }
 
@@ -181,6 +186,27 @@ fn friends_behind_one_router_meet_at_home() {
     friends_meet_by(friends, Some(Friends::use_stun), ["host", "host"]);
 }
 
+/// A router that keeps its hosts apart, as one for guests does, leaves them its own address alone.
+#[test]
+fn friends_kept_apart_by_their_router_meet_by_its_hairpin() {
+    let hairpin = RouterOptions {
+        hairpin: true,
+        ..HOME
+    };
+    let friends = Friends::together(hairpin).inspect(Friends::keep_apart);
+    friends_meet_by(friends, Some(Friends::use_stun), ["reflexive", "reflexive"]);
+}
+
+#[test]
+fn friends_kept_apart_by_a_router_without_hairpin_stay_at_the_hub() {
+    let Some(mut friends) = Friends::together(HOME) else {
+        return;
+    };
+    friends.keep_apart();
+    friends.use_stun();
+    friends.stay_at_the_hub("unreachable");
+}
+
 #[test]
 fn homes_behind_the_nat_of_a_provider_meet() {
     let friends = Friends::behind_provider(HOME);
@@ -234,17 +260,8 @@ fn two_hard_nats_leave_data_at_the_hub_and_the_status_says_why() {
         return;
     };
     friends.use_stun();
-    friends.up();
-    let [a, b] = &friends.all;
-    let ping = a.start_ping(b);
-    let is_told = || (a.path(b) == Err("unreachable".to_owned())).then_some(());
-    assert!(
-        eventually(2 * DEADLINE, is_told).is_some(),
-        "{:?}",
-        a.path(b)
-    );
-    drop(ping);
-    a.reaches(b);
+    friends.stay_at_the_hub("unreachable");
+    let [a, _] = &friends.all;
     let text = a.convoy(&["status", "wg0"]).succeeds().stdout;
     assert!(
         text.contains("by the hub: none of its addresses answers"),
@@ -259,17 +276,7 @@ fn a_friend_with_a_stock_wireguard_is_reached_by_the_hub() {
     };
     let [a, b] = &friends.all;
     friends.configure(b, "", "");
-    friends.up();
-    a.reaches(b);
-    let ping = a.start_ping(b);
-    let is_told = || (a.path(b) == Err("no_answer".to_owned())).then_some(());
-    assert!(
-        eventually(2 * DEADLINE, is_told).is_some(),
-        "{:?}",
-        a.path(b)
-    );
-    drop(ping);
-    a.reaches(b);
+    friends.stay_at_the_hub("no_answer");
     b.reaches(a);
 }
 

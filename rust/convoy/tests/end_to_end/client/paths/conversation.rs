@@ -13,7 +13,7 @@ use std::{
 
 use convoy_lab::eventually;
 
-use super::friends::Friend;
+use super::friend::Friend;
 use crate::scene::DEADLINE;
 
 const PORT: u16 = 7_100;

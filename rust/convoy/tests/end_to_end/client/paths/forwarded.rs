@@ -8,7 +8,7 @@ use std::{
 use convoy_lab::eventually;
 use serde_json::Value;
 
-use super::friends::{Friend, Friends};
+use super::{friend::Friend, friends::Friends};
 use crate::scene::{DEADLINE, output_of};
 
 impl Friends {

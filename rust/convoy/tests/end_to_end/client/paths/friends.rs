@@ -2,45 +2,27 @@
 
 use std::{
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr},
     process::Child,
-    sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
 };
 
 use convoy_lab::{
     Joined, Lab, Namespace, RelayServer, RelayTransport, Router, RouterOptions, StunServer, Turn,
     eventually, wireguard::Daemon,
 };
-use serde_json::Value;
 
+use super::{friend::Friend, meeting::meet, numbers::Tallies};
 use crate::{
-    client::outcome::{Outcome, Running},
     hub::forward,
     pairing::Program,
-    scene::{DEADLINE, convoy_program, lab_with, output_of},
+    scene::{DEADLINE, lab_with, output_of},
     turn_server::{PASSWORD, USER, start_turn},
     twins::{private_key, public_key},
 };
 
-/// The files of `/etc` that the client's programs need.
-const ETC: &str = "alternatives group gai.conf host.conf hosts iproute2 ld.so.cache ld.so.conf \
-     ld.so.conf.d nsswitch.conf passwd protocols services";
-/// Numbers that are sent to see whether all arrive, the time between two, and the time for the last ones.
-const NUMBERS: u8 = 50;
-const LOOK: Duration = Duration::from_millis(20);
-const LATE: Duration = Duration::from_secs(5);
-
-/// A machine with a tunnel `wg0` to the hub.
-pub(crate) struct Friend {
-    pub(crate) place: Namespace,
-    pub(crate) outside: Joined,
-    /// Its address inside the tunnel.
-    pub(crate) inside: String,
-    number: u8,
-    commands: AtomicUsize,
-}
+/// The hub's port after it has moved.
+const MOVED_PORT: u16 = 51_999;
 
 /// The friends, and all that is between them.
 ///
@@ -54,7 +36,7 @@ pub(crate) struct Friends {
     pub(crate) homes: Vec<Router>,
     pub(crate) lab: Lab,
     stun: Vec<StunServer>,
-    stun_at: Option<SocketAddr>,
+    pub(super) stun_at: Option<SocketAddr>,
     pub(super) servers: Vec<Child>,
     hub_program: Program,
     daemon: Option<Daemon>,
@@ -116,13 +98,7 @@ impl Friends {
             let place = lab.namespace(["a", "b"][usize::from(number) - 2]).unwrap();
             let home = homes[usize::from(number - 2).min(homes.len() - 1)].as_ref();
             let outside = home.unwrap_or(&internet).host(&place, "eth0").unwrap();
-            Friend {
-                place,
-                outside,
-                inside: format!("10.8.0.{number}"),
-                number,
-                commands: AtomicUsize::new(0),
-            }
+            Friend::new(place, outside, number)
         });
         let friends = Self {
             hub_program,
@@ -138,9 +114,8 @@ impl Friends {
             servers: Vec::new(),
             _turn: turn,
         };
-        friends.set_up_hub();
+        set_up_hub(&friends.hub);
         for friend in &friends.all {
-            friend.set_up();
             friends.configure(friend, "", &friend.direct());
         }
         Some(friends)
@@ -153,16 +128,7 @@ impl Friends {
 
     /// The same with these allowed IPs.
     pub(crate) fn configure_all(&self, friend: &Friend, interface: &str, allowed: &str, hub: &str) {
-        let (own, key) = (private_key(friend.number), public_key(1));
-        let Friend { inside, number, .. } = friend;
-        let text = format!(
-            "[Interface]\nPrivateKey = {own}\nAddress = {inside}/24\nListenPort = 5182{number}\n{interface}\n\
-             [Peer]\nPublicKey = {key}\nEndpoint = {}:51820\nAllowedIPs = {allowed}\nPersistentKeepalive = 25\n{hub}\n",
-            self.at_hub.v4
-        );
-        let path = friend.place.run_directory().join("etc/wireguard/wg0.conf");
-        fs::write(&path, text).unwrap();
-        output_of(&friend.place, "chmod", &["600", "/etc/wireguard/wg0.conf"]);
+        friend.configure(self.at_hub.v4, interface, allowed, hub);
     }
 
     /// Starts a STUN server at the internet, and configures it at both friends.
@@ -265,31 +231,30 @@ impl Friends {
         }
     }
 
-    /// Waits until both have a direct path, with data every 20 ms from the first to the second; returns how long it took
-    /// from the first packet on.
-    fn meet(&self) -> Duration {
+    /// Waits until both have a direct path, to addresses of these kinds: at the first friend, and at the second.
+    pub(crate) fn meet_by(&self, at_first: &str, at_second: &str) -> Tallies {
         let [a, b] = &self.all;
-        let ping = a.start_ping(b);
-        let begun = Instant::now();
-        let are_direct = || (a.path(b).is_ok() && b.path(a).is_ok()).then(|| begun.elapsed());
-        let took = eventually(2 * DEADLINE, are_direct);
-        drop(ping);
-        took.unwrap_or_else(|| panic!("{:?} {:?}", a.path(b), b.path(a)))
+        meet([a, b], [at_first, at_second])
     }
 
-    /// Waits until both have a direct path, to addresses of these kinds: at the first friend, and at the second.
-    pub(crate) fn meet_by(&self, at_first: &str, at_second: &str) {
-        let took = self.meet();
+    /// Brings the tunnels up, and requires that the first friend finds no path to the second, for this reason, and
+    /// reaches it by the hub.
+    pub(crate) fn stay_at_the_hub(&self, why: &str) {
+        self.up();
         let [a, b] = &self.all;
-        let are_there = || {
-            let kind = |path: Result<(String, String), String>| path.map(|(kind, _)| kind);
-            let kinds = [kind(a.path(b)), kind(b.path(a))];
-            (kinds == [Ok(at_first.to_owned()), Ok(at_second.to_owned())]).then_some(())
-        };
-        // The best path may answer after the first.
-        let found = eventually(DEADLINE, are_there);
-        assert!(found.is_some(), "{:?} {:?}", a.path(b), b.path(a));
-        println!("the friends met after {} ms", took.as_millis());
+        let ping = a.start_ping(b);
+        let is_told = || (a.path(b) == Err(why.to_owned())).then_some(());
+        let found = eventually(2 * DEADLINE, is_told);
+        assert!(found.is_some(), "{:?}", a.path(b));
+        drop(ping);
+        a.reaches(b);
+    }
+
+    /// Makes the router of both friends carry nothing from one of its links to another.
+    pub(crate) fn keep_apart(&self) {
+        let rule = "insert rule inet convoy_router forward \
+             iifname \"lan*\" oifname \"lan*\" ct status & dnat != dnat drop";
+        output_of(&self.homes[0].namespace, "nft", &[rule]);
     }
 
     /// Requires that packets go straight from one friend to the other, and all of them.
@@ -306,7 +271,7 @@ impl Friends {
     pub(crate) fn restart_hub(&mut self) {
         self.daemon = None;
         self.daemon = Some(start_hub(&self.hub, self.hub_program));
-        self.set_up_hub();
+        set_up_hub(&self.hub);
     }
 
     /// Packets that the hub has forwarded.
@@ -314,192 +279,51 @@ impl Friends {
         self.hub.link().statistics("wg0").unwrap().rx_packets
     }
 
-    fn set_up_hub(&self) {
-        let own = private_key(1);
-        let [a, b] = [2, 3].map(public_key);
-        let link = self.hub.link();
-        link.bring_up("wg0", 1_420, &["10.8.0.1/24"]).unwrap();
+    /// Moves the hub to another address and port, from which it speaks to both friends; returns the address.
+    pub(crate) fn move_hub(&self) -> SocketAddr {
+        let moved = renumber(&self.hub, self.at_hub.v4);
         let line = format!(
-            "echo {own} > /run/key
-             wg set wg0 listen-port 51820 private-key /run/key \
-                 peer {a} allowed-ips 10.8.0.2/32 peer {b} allowed-ips 10.8.0.3/32"
+            "wg set wg0 listen-port {MOVED_PORT}
+             ping -n -q -c 1 -W 20 10.8.0.2
+             ping -n -q -c 1 -W 20 10.8.0.3"
         );
         output_of(&self.hub, "sh", &["-ec", &line]);
+        (moved, MOVED_PORT).into()
     }
 }
 
-impl Friend {
-    /// The line that makes the other friend a direct peer.
-    pub(crate) fn direct(&self) -> String {
-        let other = 5 - self.number;
-        format!("#convoy: Direct = {} 10.8.0.{other}/32", public_key(other))
-    }
-
-    pub(crate) fn convoy(&self, arguments: &[&str]) -> Outcome {
-        self.start(arguments).wait()
-    }
-
-    /// Follows the events of its tunnel, which is not up yet.
-    pub(crate) fn follow_events(&self) -> Running {
-        let events = self.start(&["events", "--json", "wg0"]);
-        let waits = || events.said().contains("waiting").then_some(());
-        assert!(eventually(DEADLINE, waits).is_some(), "{}", events.said());
-        events
-    }
-
-    fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.place.command(convoy_program());
-        command.args(arguments);
-        command.env("LOG_LEVEL", "debug").env_remove("RUST_LOG");
-        command.env_remove("DBUS_SYSTEM_BUS_ADDRESS");
-        let number = self.commands.fetch_add(1, Ordering::Relaxed);
-        let file = |kind| {
-            let name = format!("{kind}-{number:03}");
-            self.place.run_directory().join(name)
-        };
-        Running::start(command, file("out"), file("said"))
-    }
-
-    /// The status of the other friend as a direct peer, or the whole status if the tunnel's process has not been told of
-    /// it yet.
-    fn direct_status(&self, other: &Self) -> Result<Value, Value> {
-        let outcome = self.convoy(&["status", "--json", "wg0"]).succeeds();
-        let status: Value = serde_json::from_str(&outcome.stdout).unwrap();
-        let peers = status["interfaces"][0]["peers"].as_array().unwrap();
-        let directs = peers.iter().filter_map(|peer| peer["direct"].as_array());
-        let mut directs = directs.flatten();
-        let found = directs.find(|direct| direct["address"] == other.inside);
-        found.cloned().ok_or_else(|| status.clone())
-    }
-
-    /// The kind and address of the path to the other friend, or why there is none but by the hub.
-    pub(crate) fn path(&self, other: &Self) -> Result<(String, String), String> {
-        let status = self.direct_status(other);
-        let status = status.map_err(|_| "it is not told of yet".to_owned())?;
-        let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
-        match status["path"].as_str() {
-            Some("direct" | "relay") => Ok((text("kind"), text("remote"))),
-            _ => Err(text("why")),
-        }
-    }
-
-    /// Sends a packet each 20 ms to the other friend, until it is dropped.
-    pub(crate) fn start_ping(&self, other: &Self) -> Ping {
-        let mut command = self.place.command("ping");
-        command.args(["-n", "-q", "-i", "0.02", &other.inside]);
-        command.stdout(std::process::Stdio::null());
-        Ping(command.spawn().unwrap())
-    }
-
-    /// Requires that all of many packets to the other friend are echoed.
-    pub(crate) fn reaches(&self, other: &Self) {
-        let lost = self.lost(other);
-        assert_eq!(lost, [0; 0], "lost on the way to {}", other.inside);
-    }
-
-    /// Requires that the hub answers.
-    pub(crate) fn reaches_hub(&self) {
-        let answers = || {
-            let mut command = self.place.command("ping");
-            command.args(["-n", "-q", "-c", "1", "-W", "1", "10.8.0.1"]);
-            command.output().unwrap().status.success().then_some(())
-        };
-        // A peer whose sessions are gone is called again after 15 s.
-        assert!(eventually(3 * DEADLINE, answers).is_some());
-    }
-
-    /// Gets another address in place of its own; returns it, with the port.
-    pub(crate) fn moves(&self) -> String {
-        let [first, second, third, last] = self.outside.v4.octets();
-        let moved = Ipv4Addr::new(first, second, third, last + 7);
-        let line = format!(
-            "gateway=$(ip -4 route show default | cut -d' ' -f3)
-             length=$(ip -4 -o addr show eth0 | sed 's/.*inet [^/]*.\\([0-9]*\\).*/\\1/')
-             ip addr add {moved}/$length dev eth0
-             ip addr delete {}/$length dev eth0
-             ip addr replace {moved}/$length dev eth0
-             ip route replace default via $gateway",
-            self.outside.v4
-        );
-        output_of(&self.place, "sh", &["-ec", &line]);
-        format!("{moved}:5182{}", self.number)
-    }
-
-    /// Sends numbers to the other friend, [`LOOK`] apart, and returns those that are not echoed.
-    fn lost(&self, other: &Self) -> Vec<u8> {
-        let bind = |friend: &Self| {
-            let address = (friend.inside.parse::<Ipv4Addr>().unwrap(), 0);
-            let socket = friend.place.run(|| UdpSocket::bind(address));
-            let socket = socket.unwrap().unwrap();
-            socket.set_nonblocking(true).unwrap();
-            let address = socket.local_addr().unwrap();
-            (socket, address)
-        };
-        let ((sender, _), (answerer, to)) = (bind(self), bind(other));
-        let mut missing: Vec<_> = (0..NUMBERS).collect();
-        let mut buffer = [0; 8];
-        let mut echo = |missing: &mut Vec<u8>| {
-            while let Ok((length, from)) = answerer.recv_from(&mut buffer) {
-                answerer.send_to(&buffer[..length], from).unwrap();
-            }
-            while sender.recv(&mut buffer).is_ok() {
-                missing.retain(|number| *number != buffer[0]);
-            }
-        };
-        for number in 0..NUMBERS {
-            sender.send_to(&[number], to).unwrap();
-            thread::sleep(LOOK);
-            echo(&mut missing);
-        }
-        let all = || {
-            echo(&mut missing);
-            missing.is_empty().then_some(())
-        };
-        let _ = eventually(LATE, all);
-        missing
-    }
-
-    fn set_up(&self) {
-        let line = format!(
-            "umask 022; mkdir -p /run/etc/wireguard /run/lib; chmod 700 /run/etc/wireguard
-             (cd /etc; cp -a {ETC} /run/etc) 2>/dev/null || true
-             echo nameserver 192.0.2.53 > /run/etc/resolv.conf
-             mount --bind /run/etc /etc; mount --bind /run/lib /var/lib"
-        );
-        output_of(&self.place, "sh", &["-ec", &line]);
-    }
-
-    fn log(&self) -> String {
-        let files = fs::read_dir(self.place.run_directory()).unwrap().flatten();
-        let mut paths: Vec<_> = files.map(|file| file.path()).collect();
-        paths.sort();
-        let is_log = |name: &str| name.starts_with("out-") || name.starts_with("said-");
-        paths.retain(|path| {
-            path.file_name()
-                .and_then(|it| it.to_str())
-                .is_some_and(is_log)
-        });
-        let logs = paths.iter().map(|path| {
-            let text = fs::read_to_string(path).unwrap_or_default();
-            format!("--- {}: {}\n{text}", self.inside, path.display())
-        });
-        logs.collect()
-    }
+/// Makes the namespace's `wg0` the hub of both friends.
+pub(crate) fn set_up_hub(place: &Namespace) {
+    let own = private_key(1);
+    let [a, b] = [2, 3].map(public_key);
+    let link = place.link();
+    link.bring_up("wg0", 1_420, &["10.8.0.1/24"]).unwrap();
+    let line = format!(
+        "echo {own} > /run/key
+         wg set wg0 listen-port 51820 private-key /run/key \
+             peer {a} allowed-ips 10.8.0.2/32 peer {b} allowed-ips 10.8.0.3/32"
+    );
+    output_of(place, "sh", &["-ec", &line]);
 }
 
 fn start_hub(place: &Namespace, program: Program) -> Daemon {
     Daemon::start(place, &program.implementation(), "wg0").unwrap()
 }
 
-/// A program that ends when dropped.
-pub(crate) struct Ping(Child);
-
-impl Drop for Ping {
-    fn drop(&mut self) {
-        // Both fail only if it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Gives the machine another address in place of its own, which is returned.
+pub(super) fn renumber(place: &Namespace, former: Ipv4Addr) -> Ipv4Addr {
+    let [first, second, third, last] = former.octets();
+    let moved = Ipv4Addr::new(first, second, third, last + 7);
+    let line = format!(
+        "gateway=$(ip -4 route show default | cut -d' ' -f3)
+         length=$(ip -4 -o addr show eth0 | sed 's/.*inet [^/]*.\\([0-9]*\\).*/\\1/')
+         ip addr add {moved}/$length dev eth0
+         ip addr delete {former}/$length dev eth0
+         ip addr replace {moved}/$length dev eth0
+         ip route replace default via $gateway"
+    );
+    output_of(place, "sh", &["-ec", &line]);
+    moved
 }
 
 impl Drop for Friends {

@@ -2,7 +2,7 @@
 
 use convoy_lab::{eventually, require_programs};
 
-use super::{HARD, friends::Friends};
+use super::{HARD, HOME, friends::Friends, numbers::Numbers};
 use crate::scene::DEADLINE;
 
 #[test]
@@ -43,6 +43,18 @@ fn a_closed_kill_switch_lets_friends_meet_by_a_relay() {
 }
 
 #[test]
+fn a_home_and_a_hard_nat_meet_by_a_relay() {
+    let Some(mut friends) = Friends::apart([Some(HOME), Some(HARD)]) else {
+        return;
+    };
+    let server = friends.use_turn(&[1], "");
+    friends.up();
+    friends.meet_by("relayed", "relayed").lose_nothing();
+    friends.talk_directly();
+    assert!(server.relayed() > 0);
+}
+
+#[test]
 #[ignore = "make interop"]
 fn friends_meet_by_coturn() {
     if !require_programs("friends_meet_by_coturn", &["turnserver"]) {
@@ -74,5 +86,51 @@ fn a_relay_that_is_gone_leaves_data_at_the_hub() {
     assert!(found.is_some(), "{:?} {:?}", a.path(b), b.path(a));
     drop(ping);
     a.reaches(b);
+    b.reaches(a);
+}
+
+#[test]
+#[ignore = "make interop"]
+fn coturn_that_is_killed_leaves_data_at_the_hub() {
+    // The kernel answers that its ports are closed.
+    coturn_ends("coturn is killed", |friends| {
+        let server = &mut friends.servers[0];
+        server.kill().unwrap();
+        server.wait().unwrap();
+    });
+}
+
+#[test]
+#[ignore = "make interop"]
+fn coturn_that_falls_silent_leaves_data_at_the_hub() {
+    coturn_ends("coturn falls silent", |friends| {
+        let server = friends.stun_at.unwrap();
+        friends.internet.cut(server.ip()).unwrap();
+    });
+}
+
+/// Friends who talk by coturn go on by the hub once it has ended.
+fn coturn_ends(what: &str, end: impl FnOnce(&mut Friends)) {
+    if !require_programs(what, &["turnserver"]) {
+        return;
+    }
+    let Some(mut friends) = Friends::apart([Some(HARD), Some(HARD)]) else {
+        return;
+    };
+    friends.relay_by_coturn(&[1]);
+    friends.up();
+    friends.meet_by("relayed", "relayed").lose_nothing();
+    let [a, b] = &friends.all;
+    let numbers = Numbers::start(a, b);
+    numbers.go_on();
+    let before = numbers.mark();
+    end(&mut friends);
+    let [a, b] = &friends.all;
+    let are_at_hub = || (a.path(b).is_err() && b.path(a).is_err()).then_some(());
+    let found = eventually(4 * DEADLINE, are_at_hub);
+    assert!(found.is_some(), "{:?} {:?}", a.path(b), b.path(a));
+    let after = numbers.mark();
+    numbers.go_on();
+    numbers.end(what).lose_only_between(before, after);
     b.reaches(a);
 }
