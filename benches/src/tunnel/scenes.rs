@@ -68,6 +68,8 @@ pub(crate) enum Veth {
     Cuts,
     /// Cuts them, and loses 1 % in each direction.
     Loses,
+    /// Delays them by 10 ms in each direction, and loses these thousandths.
+    Far(u32),
 }
 
 /// A figure of a test.
@@ -120,6 +122,8 @@ const DOWN: Tcp = Tcp {
 };
 const BOTH: Tcp = Tcp { way: None, ..UP };
 const LOST: Tcp = UP.veth(Veth::Loses);
+const FAR: Tcp = UP.veth(Veth::Far(1));
+const FAR_LOST: Tcp = UP.veth(Veth::Far(10));
 const IDLE: Test = Test::Requests { beside_tcp: false };
 const LOADED: Test = Test::Requests { beside_tcp: true };
 
@@ -182,6 +186,8 @@ pub(crate) const SCENES: &[Scene] = &[
     of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), LOST.test(), Cpu, Programs, "p"),
     of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), LOST.test(), Syscalls, Programs, "p"),
     of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), LOST.test(), Memory, Programs, "p"),
+    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), FAR.test(), Main, Programs, "r"),
+    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), FAR_LOST.test(), Main, Programs, "r"),
     of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), Test::UdpCurve(64), Main, Programs, "p"),
     of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), Test::UdpCurve(512), Main, Programs, "p"),
     of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Test::Flows(1_000), Main, Programs, "g"),
@@ -281,6 +287,10 @@ impl Tcp {
     const fn veth(mut self, veth: Veth) -> Self {
         self.veth = veth;
         self
+    }
+
+    pub(super) const fn is_far(self) -> bool {
+        matches!(self.veth, Veth::Far(_))
     }
 
     const fn test(self) -> Test {

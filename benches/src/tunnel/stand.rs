@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use convoy_lab::measure::{self, Bed, Ends};
 use convoy_lab::traffic::LatencyReport;
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
-use convoy_lab::{Namespace, Pid};
+use convoy_lab::{Detour, Namespace, Pid};
 use convoy_rows::row::{Row, Run};
 
 use super::contender::{Contender, Kind, Set};
@@ -41,6 +41,8 @@ pub(crate) struct Stand {
     gateway: Option<Gateway>,
     /// Present for [`Set::Paths`].
     paths: Option<Paths>,
+    /// Present while a path with delay is measured.
+    detour: Option<Detour>,
     /// Convoy in TUN mode, beside programs without root and user-mode networks.
     convoy: Implementation,
     set: Set,
@@ -88,6 +90,7 @@ impl Stand {
             rootless: None,
             gateway: None,
             paths: None,
+            detour: None,
             convoy,
             set: Set::Programs,
             window,

@@ -28,6 +28,7 @@
 //! Deliberately omitted: name resolution, and `/sys` (it shows the host's network).
 
 mod bus;
+mod detour;
 mod error;
 mod eventually;
 pub mod flood;
@@ -51,6 +52,7 @@ mod turn;
 pub mod wireguard;
 
 pub use bus::Bus;
+pub use detour::Detour;
 pub use error::LabError;
 pub use eventually::eventually;
 pub use lab::Lab;

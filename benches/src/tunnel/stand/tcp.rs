@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use convoy_lab::measure::{Direction, Ends, TcpLoad, process};
 use convoy_lab::traffic::{Agent, LatencyReport, TcpReport};
-use convoy_lab::{Pid, UDP_SEGMENTATION, loss};
+use convoy_lab::wireguard::Underlay;
+use convoy_lab::{Detour, Pid, UDP_SEGMENTATION, loss};
 
 use super::{Found, MARGIN, Stand, round_trips};
 use crate::tunnel::scenes::{Figure, Tcp, Veth};
@@ -16,6 +17,9 @@ const VETH: &str = "veth0";
 /// System calls are counted in a separate run, since counting costs time.
 const COUNTED: Duration = Duration::from_secs(1);
 const LOST_PERCENT: f64 = 1.0;
+const FAR_DELAY: Duration = Duration::from_millis(10);
+/// How many times as long a stream lasts on a far path, where losses are few.
+const FAR_WINDOWS: u32 = 3;
 /// Features with which a veth passes batches on whole: for tunnels, and for TCP without one.
 const SEGMENTATION: [&str; 2] = [UDP_SEGMENTATION, "tx-tcp-segmentation"];
 const BBR: &str = "bbr";
@@ -39,12 +43,14 @@ impl Stand {
             self.forget_peak()?;
         }
         let before = daemons.as_deref().map(cpu_seconds).transpose()?;
-        let (received, latency, _) = self.send(tcp, self.window, &[])?;
+        let window = self.window * if tcp.is_far() { FAR_WINDOWS } else { 1 };
+        let (received, latency, _) = self.send(tcp, window, &[])?;
         let after = daemons.as_deref().map(cpu_seconds).transpose()?;
         let cpu = after.zip(before).map(|(after, before)| after - before);
-        let gbps = received
+        let unit = if tcp.is_far() { 1e6 } else { 1e9 };
+        let rates = received
             .iter()
-            .map(|it| it.bytes as f64 * 8.0 / 1e9 / it.seconds);
+            .map(|it| it.bytes as f64 * 8.0 / unit / it.seconds);
         let memory = of_memory.map(|daemons| self.peak(daemons)).transpose()?;
         let counted = of_calls.map(|daemons| self.calls_per_gb(tcp, daemons));
         let (calls, failure) = match counted.transpose() {
@@ -52,7 +58,7 @@ impl Stand {
             Err(error) => (None, Some(format!("system calls: {error:#}"))),
         };
         let figures = [
-            (Figure::Main, Some(gbps.sum())),
+            (Figure::Main, Some(rates.sum())),
             (
                 Figure::Cpu,
                 cpu.map(|seconds| seconds / gigabytes(&received)),
@@ -149,9 +155,16 @@ impl Stand {
     }
 
     /// Configures the veth as `veth` says, or undoes that.
-    fn set_veth(&self, veth: Veth, on: bool) -> anyhow::Result<()> {
+    fn set_veth(&mut self, veth: Veth, on: bool) -> anyhow::Result<()> {
+        self.detour = None;
+        if let (Veth::Far(lost), true) = (veth, on) {
+            let right = &self.bed.tunnel.right;
+            let at = (VETH, right.outer(Underlay::V4).port());
+            let percent = f64::from(lost) / 10.0;
+            self.detour = Some(Detour::start(&right.namespace, at, FAR_DELAY, percent)?);
+        }
         let features = match veth {
-            Veth::Whole => &[][..],
+            Veth::Whole | Veth::Far(_) => &[][..],
             Veth::Cuts => &SEGMENTATION[..1],
             Veth::Loses => &SEGMENTATION[..],
         };

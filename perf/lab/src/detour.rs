@@ -1,0 +1,161 @@
+//! A detour of the UDP datagrams between two ends, which takes time and loses some: kernels without netem cannot.
+//!
+//! ```text
+//!   left ── veth ── right: PORT ── redirected ──▶ relay ── loopback, later ──▶ PORT
+//! ```
+//!
+//! The daemon at the right takes the relay for its peer, which has roamed.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    os::fd::AsFd as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use crate::{
+    error::{Doing as _, LabError},
+    namespace::Namespace,
+    tool,
+};
+
+/// The nftables table that redirects.
+const TABLE: &str = "inet convoy_detour";
+/// Most datagrams under way, both ways together; further ones are lost.
+const MAX_UNDER_WAY: usize = 16_384;
+/// How often the relay looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// Same losses in each run.
+const SEED: u64 = 7;
+
+/// A detour until it is dropped.
+pub struct Detour {
+    right: Namespace,
+    is_over: Arc<AtomicBool>,
+    relay: Option<JoinHandle<()>>,
+}
+
+impl Detour {
+    /// Sends datagrams for `port` that arrive at `right` on `interface`, and their answers, on a detour that takes
+    /// `delay` each way and loses `percent`.
+    ///
+    /// # Errors
+    /// Those of nft and of sockets.
+    pub fn start(
+        right: &Namespace,
+        (interface, port): (&str, u16),
+        delay: Duration,
+        percent: f64,
+    ) -> Result<Self, LabError> {
+        let own = port + 1;
+        let opened = right.run(|| -> io::Result<[UdpSocket; 2]> {
+            // Flows keep the port to which they were redirected once.
+            let outer = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, own))?;
+            let inner = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+            inner.connect((Ipv4Addr::LOCALHOST, port))?;
+            for socket in [&outer, &inner] {
+                socket.set_nonblocking(true)?;
+            }
+            Ok([outer, inner])
+        })?;
+        let sockets = opened.doing("open the sockets of a detour")?;
+        let rules = format!(
+            "table {TABLE} {{
+                chain arriving {{
+                    type nat hook prerouting priority dstnat
+                    iifname \"{interface}\" udp dport {port} redirect to :{own}
+                }}
+            }}\n"
+        );
+        tool::run(right, "nft", &["-f", "-"], &rules)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let mut relay = Relay {
+            sockets,
+            left: None,
+            under_way: VecDeque::new(),
+            delay,
+            lost: percent / 100.0,
+            random: StdRng::seed_from_u64(SEED),
+        };
+        let relay = thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                relay.turn();
+            }
+        });
+        Ok(Self {
+            right: right.clone(),
+            is_over,
+            relay: Some(relay),
+        })
+    }
+}
+
+impl Drop for Detour {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(relay) = self.relay.take() {
+            let _ = relay.join();
+        }
+        let rules = format!("delete table {TABLE}\n");
+        let _ = tool::run(&self.right, "nft", &["-f", "-"], &rules);
+    }
+}
+
+struct Relay {
+    /// Towards the left end, and towards the daemon at the right.
+    sockets: [UdpSocket; 2],
+    /// The left end, once something has come from it.
+    left: Option<SocketAddr>,
+    /// By the time at which it arrives: from which socket it came, and the datagram.
+    under_way: VecDeque<(Instant, usize, Vec<u8>)>,
+    delay: Duration,
+    lost: f64,
+    random: StdRng,
+}
+
+impl Relay {
+    fn turn(&mut self) {
+        let next = self.under_way.front().map(|(at, ..)| *at);
+        let wait = next.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
+        let mut fds = self
+            .sockets
+            .each_ref()
+            .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        // Interrupted: read the sockets anyway.
+        let _ = ppoll(&mut fds, Some(wait.min(LOOK).into()), None);
+        let mut buffer = [0; 65_535];
+        for from in [0, 1] {
+            while let Ok((length, sender)) = self.sockets[from].recv_from(&mut buffer) {
+                if from == 0 {
+                    self.left = Some(sender);
+                }
+                let is_lost = self.random.random_bool(self.lost);
+                if !is_lost && self.under_way.len() < MAX_UNDER_WAY {
+                    let at = Instant::now() + self.delay;
+                    self.under_way
+                        .push_back((at, from, buffer[..length].to_vec()));
+                }
+            }
+        }
+        while let Some((_, from, datagram)) =
+            self.under_way.pop_front_if(|it| it.0 <= Instant::now())
+        {
+            // An end that is absent or has no room loses it.
+            let _ = match (from, self.left) {
+                (0, _) => self.sockets[1].send(&datagram),
+                (_, Some(left)) => self.sockets[0].send_to(&datagram, left),
+                (_, None) => continue,
+            };
+        }
+    }
+}
