@@ -279,8 +279,10 @@ impl Node {
         peer.return_route.settle();
         peer.contact.completed(now);
         self.followed.record(peer.public_key, Outcome::Answered);
-        let ended = peer.sessions.end_former();
-        self.forget_indices(ended);
+        if peer.sessions.have_former() {
+            peer.timers.former_replaced(now);
+            self.deadlines.arm(id, &mut peer.timers);
+        }
         self.stop_awaiting(id);
         self.release_held(id);
         self.session_of_direct(id, now);

@@ -118,9 +118,17 @@ impl Sessions {
         sessions.for_each(|session| session.is_former = true);
     }
 
+    /// Whether the current session is under the present preshared key, and another is not.
+    pub(crate) fn have_former(&self) -> bool {
+        let is_former = |session: &Session| session.is_former;
+        let others = [&self.previous, &self.next];
+        let mut others = others.into_iter().flatten();
+        !self.current().is_none_or(is_former) && others.any(|session| is_former(session))
+    }
+
     /// Ends the sessions under former preshared keys, if the current session is under the present key.
     pub(crate) fn end_former(&mut self) -> Ended {
-        if self.current().is_none_or(|current| current.is_former) {
+        if !self.have_former() {
             return Ended::default();
         }
         let former = |slot: &mut Option<Box<Session>>| slot.take_if(|s| s.is_former);

@@ -67,6 +67,10 @@ impl Node {
                 self.drop_held(id, DropReason::OutboundHandshakeTimeout);
                 self.leave_relay(id, now);
             }
+            Due::EndFormer => {
+                let ended = self.peers[id].sessions.end_former();
+                self.forget_indices(ended);
+            }
             Due::EraseKeys => {
                 self.end_sessions(id);
                 self.leave_relay(id, now);

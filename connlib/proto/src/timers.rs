@@ -19,6 +19,8 @@ pub(crate) const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bound of the random time added to a retransmission.
 const JITTER: Duration = Duration::from_millis(333);
+/// How long datagrams under a former preshared key may be under way once there is a session under the present one.
+const FORMER_UNDER_WAY: Duration = Duration::from_secs(5);
 
 /// Time without a new session after which all keys are wiped (WireGuard paper §6.3).
 const ERASE_AFTER: Duration = Duration::from_secs(3 * REJECT_AFTER_TIME.as_secs());
@@ -36,6 +38,8 @@ pub(crate) enum Due {
     NewHandshake,
     /// Send an empty data message.
     Keepalive,
+    /// Nothing under a former preshared key is under way any more: end its sessions.
+    EndFormer,
     /// No new session for three times Reject-After-Time: wipe all keys.
     EraseKeys,
 }
@@ -47,6 +51,7 @@ pub(crate) struct Timers {
     new_handshake: Option<Duration>,
     keepalive: Option<Duration>,
     persistent_keepalive: Option<Duration>,
+    end_former: Option<Duration>,
     erase: Option<Duration>,
     persistent_interval: Duration,
     attempts: u32,
@@ -67,6 +72,7 @@ impl Timers {
             self.new_handshake,
             self.keepalive,
             self.persistent_keepalive,
+            self.end_former,
             self.erase,
         ]
         .into_iter()
@@ -90,6 +96,9 @@ impl Timers {
         }
         if take_due(&mut self.keepalive, now) || take_due(&mut self.persistent_keepalive, now) {
             return Some(Due::Keepalive);
+        }
+        if take_due(&mut self.end_former, now) {
+            return Some(Due::EndFormer);
         }
         take_due(&mut self.erase, now).then_some(Due::EraseKeys)
     }
@@ -222,6 +231,11 @@ impl Timers {
     /// sends one after the other.
     pub(crate) fn answered(&mut self) {
         self.new_handshake = None;
+    }
+
+    /// Call when a session begins and there are others under a former preshared key.
+    pub(crate) fn former_replaced(&mut self, now: Duration) {
+        self.end_former = Some(now + FORMER_UNDER_WAY);
     }
 
     /// Call when session keys have been derived.

@@ -236,7 +236,7 @@ fn a_step_of_the_wall_clock_neither_ends_the_session_nor_lets_replays_in() {
 }
 
 #[test]
-fn the_session_under_a_replaced_preshared_key_ends_with_the_next_handshake() {
+fn the_session_under_a_replaced_preshared_key_ends_soon_after_the_next_handshake() {
     let mut pair = Pair::connected();
     let (mut to_a, mut to_b) = (pair.a.as_peer(), pair.b.as_peer());
     for peer in [&mut to_a, &mut to_b] {
@@ -251,6 +251,7 @@ fn the_session_under_a_replaced_preshared_key_ends_with_the_next_handshake() {
     pair.settle();
     assert_eq!(pair.b.node.counters().handshakes, 2);
     let from = pair.a.address;
+    pair.pass(5 * SECOND);
     pair.b.receive(&late, from, pair.now);
     assert_eq!(pair.b.drops(DropReason::InboundUnknownSession), 1);
 }
@@ -438,6 +439,36 @@ fn doomed_initiations_after_a_changed_preshared_key_do_not_end_the_former_sessio
     pair.a_sends(b"in the session so far");
     pair.settle();
     assert_eq!(pair.b.delivered.len(), 1);
+}
+
+/// The peer sends in the former session until it hears of the new one.
+#[test]
+fn data_under_way_is_received_in_the_session_of_a_former_preshared_key_for_five_seconds() {
+    let mut pair = Pair::connected();
+    pair.now += 10 * SECOND;
+    let (mut to_a, mut to_b) = (pair.a.as_peer(), pair.b.as_peer());
+    (to_a.preshared_key, to_b.preshared_key) = (preshared(5), preshared(5));
+    pair.b.set_peer(to_a, pair.now);
+    pair.a.set_peer(to_b, pair.now);
+    let under_way = [b"in time", b"too old"].map(|data| {
+        pair.b_sends(data);
+        pair.b.take_wire(pair.now).remove(0)
+    });
+    let (peer, from) = (pair.b.public_key(), pair.b.address);
+    pair.a.node.handshake_now(&peer, pair.now);
+    pair.a.tick(pair.now);
+    pair.settle();
+    pair.now += 4 * SECOND;
+    pair.a.tick(pair.now);
+    pair.a.receive(&under_way[0], from, pair.now);
+    assert_eq!(payload(&pair.a.delivered[0]), b"in time");
+    pair.now += SECOND;
+    pair.a.tick(pair.now);
+    pair.a.receive(&under_way[1], from, pair.now);
+    assert_eq!(pair.a.delivered.len(), 1);
+    pair.b_sends(b"in the new session");
+    pair.settle();
+    assert_eq!(payload(&pair.a.delivered[1]), b"in the new session");
 }
 
 #[test]
