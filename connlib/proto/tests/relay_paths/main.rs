@@ -125,7 +125,11 @@ fn a_direct_path_replaces_the_relayed_one_and_the_relay_is_given_back() {
         world.set_nat(one, Nat::Home);
         world.set_directs(one, &[other]);
     }
-    world.lost(A, B, 120 * SECOND);
+    // Before the next handshake, which would say to an ordinary peer that the direct way works.
+    let session = world.status(A, B).last_handshake.unwrap();
+    world.lost(A, B, 45 * SECOND);
+    let now = world.status(A, B).last_handshake.unwrap();
+    assert!(now >= session + 45 * SECOND, "{session:?} {now:?}");
     for (one, other) in [(A, B), (B, A)] {
         let path = world.status(one, other).path.unwrap();
         assert_ne!(path.kind, CandidateKind::Relayed);
