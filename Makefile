@@ -14,7 +14,7 @@ SERVER_PROGRAMS = miniupnpd prometheus promtool turnserver
 # Programs that the benches measure with, and peers that distributions package.
 BENCH_PACKAGES = coturn ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
 BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf turnserver
-# What boots a Debian in a container.
+# Programs that boot a Debian in a container.
 SYSTEMD_PACKAGES = debootstrap systemd-container
 SYSTEMD_PROGRAMS = debootstrap systemd-analyze systemd-nspawn
 # Programs that profile a running daemon.

@@ -1,4 +1,4 @@
-# What `make install` installs, and the packages. Included by the Makefile at the top.
+# Installation and packages. Included by the Makefile at the top.
 
 PREFIX ?= /usr/local
 BIN_DIR = $(PREFIX)/bin
@@ -79,12 +79,13 @@ define tool
 	command -v $(1) >/dev/null || $(CARGO) install --locked --root $(TOOLS) $(2) $(1)
 endef
 
-# What `make install` installs, in target/package/root. $(1): the program that writes its documents; $(2): prefix.
+# Runs `make install` into target/package/root. $(1): the program that writes its documents; $(2): prefix.
 define stage
 	rm -rf target/package
 	$(MAKE) --no-print-directory install DESTDIR=target/package/root PREFIX=$(2) PROGRAM=$(1) \
 		ZSH_DIR=$(2)/share/zsh/vendor-completions
-	$(PACKAGE)/third-party-licenses | gzip -9n > target/package/third-party-licenses.gz
+	$(PACKAGE)/third-party-licenses > target/package/third-party-licenses
+	gzip -9n target/package/third-party-licenses
 endef
 
 deb: release-packages ## Build Debian packages for amd64 and arm64 into target/packages: make deb [DEB_VERSION=…]
