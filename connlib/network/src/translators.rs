@@ -4,7 +4,7 @@
 //! 1. [`Translators::discover`] begins to ask, when a target is about to be reached for which it matters.
 //! 2. The flow waits for the answer, for a short time, and only once in a network: a silent resolver holds up nobody
 //!    again. Later questions are asked beside the flows.
-//! 3. [`Translators::reads`] tells what a translator would read in an address.
+//! 3. A [`Policy`](crate::policy::Policy) refuses an address in which a translator reads one that it would refuse.
 //!
 //! An answer can only have more targets refused, and only within the prefixes that it names.
 
@@ -29,7 +29,7 @@ use tracing::{debug, info};
 use crate::{network::names::system::RESOLV_CONF, own::Own};
 use convoy_types::{Prefix, Translated};
 
-/// How long a flow waits for the first answer in a network.
+/// Time for which a flow waits for the first answer in a network.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -63,9 +63,9 @@ struct State {
     /// The network in which the last question was asked.
     network: Option<u64>,
     is_asking: bool,
-    /// Flows wait until then.
+    /// End of the time for which flows wait.
     patience: Instant,
-    /// When to ask again.
+    /// Time of the next question.
     due: Instant,
 }
 
@@ -118,7 +118,7 @@ impl Translators {
     }
 
     /// Asks the resolver if its last answer is too old, on the runtime of the caller; returns what to wait for before
-    /// [`Self::reads`] can tell.
+    /// they are known.
     #[must_use]
     pub fn discover(&self) -> Option<Discovery> {
         let shared = self.0.as_ref()?;
@@ -138,7 +138,8 @@ impl Translators {
         }))
     }
 
-    /// The IPv4 address that each known translator reads in an address. None translates what it reads for another: zeros.
+    /// Returns the IPv4 address that each known translator reads in an address. None translates what it reads for
+    /// another: zeros.
     pub(crate) fn reads(&self, address: Ipv6Addr) -> [Option<Translated>; 6] {
         let mut found = [None; 6];
         let Some(shared) = &self.0 else {
@@ -180,7 +181,7 @@ impl Shared {
 }
 
 impl State {
-    /// Whether a question is to be asked now, of which this takes note.
+    /// Takes note of a question, and returns true, if one is to be asked now.
     fn begins(&mut self, network: u64, now: Instant) -> bool {
         let is_new = self.network != Some(network);
         if self.is_asking || !is_new && now < self.due {

@@ -101,7 +101,7 @@ impl<T> Pool<T> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of items that wait for the next taker.
+    /// Returns the number of items that wait for the next taker.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.kept().len()

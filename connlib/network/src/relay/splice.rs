@@ -85,7 +85,7 @@ enum Progress {
     End,
 }
 
-/// What a turn has copied.
+/// Outcome of a turn that copies.
 enum Passed {
     /// All that the source had.
     All(Progress),

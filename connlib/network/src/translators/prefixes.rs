@@ -29,7 +29,7 @@ pub(super) fn of(addresses: &[Ipv6Addr]) -> impl Iterator<Item = Prefix> {
     found.into_iter()
 }
 
-/// The prefixes before a well-known address, wherever it may stand.
+/// Finds the prefixes before a well-known address, wherever it may stand.
 fn candidates(address: Ipv6Addr) -> impl Iterator<Item = (Prefix, Ipv4Addr)> {
     let read = Translated::all_in(address).filter(|it| WELL_KNOWN.contains(&it.address));
     read.filter_map(move |it| {
@@ -38,7 +38,7 @@ fn candidates(address: Ipv6Addr) -> impl Iterator<Item = (Prefix, Ipv4Addr)> {
     })
 }
 
-/// Whether hosts have addresses in a prefix: global or unique local ones (RFC 4291, RFC 4193). The well-known prefix and
+/// Returns whether hosts have addresses in a prefix: global or unique local ones (RFC 4291, RFC 4193). The well-known prefix and
 /// that of local translators are refused without being asked for.
 fn may_be_a_translators(prefix: &Prefix) -> bool {
     match prefix.address() {
