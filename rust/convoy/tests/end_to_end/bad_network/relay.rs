@@ -85,6 +85,11 @@ impl Relay {
         }
     }
 
+    /// Sends on what is held back in `direction`, as no more is to come.
+    pub(crate) fn release_held(&self, direction: Direction) {
+        lock(&self.lanes)[direction as usize].release_held();
+    }
+
     /// Counts of the datagrams in `direction`.
     pub(crate) fn tally(&self, direction: Direction) -> Tally {
         lock(&self.lanes)[direction as usize].tally()

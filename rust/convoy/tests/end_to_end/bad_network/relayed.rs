@@ -112,8 +112,8 @@ impl Relayed {
         assert_eq!(seen.len() as u64, expected, "packets");
     }
 
-    /// Waits until every datagram has passed the relay and its receiver has counted it correctly;
-    /// returns the account of those to the right.
+    /// Waits until every datagram has passed the relay, which holds none back any more, and its receiver has
+    /// counted it correctly; returns the account of those to the right.
     pub(crate) fn all_is_counted(&self) -> Tally {
         self.is_counted(Direction::ToLeft, &self.right, &self.left);
         self.is_counted(Direction::ToRight, &self.left, &self.right)
@@ -126,6 +126,7 @@ impl Relayed {
             (sent, tally, Counted::of(receiver))
         };
         let agreed = eventually(DEADLINE, || {
+            self.relay.release_held(direction);
             let (sent, tally, counted) = accounts();
             let all_through = tally.received == sent && tally.waiting == 0;
             (all_through && counted.agrees_with(&tally.census)).then_some(tally)

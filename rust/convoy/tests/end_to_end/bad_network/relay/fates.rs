@@ -18,7 +18,7 @@ pub(crate) struct Impairments {
     pub(crate) corrupt: f64,
     /// The share that is held back until others have overtaken it.
     pub(crate) hold: f64,
-    /// How many datagrams of the same direction overtake one that is held back, if that many arrive.
+    /// How many datagrams of the same direction overtake one that is held back, unless it is released before.
     pub(crate) overtaken_by: RangeInclusive<u64>,
     /// Maximum delay of a datagram; every datagram is delayed by a random part of it.
     pub(crate) delay: Duration,

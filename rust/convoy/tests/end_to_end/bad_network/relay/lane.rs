@@ -1,15 +1,12 @@
 //! One direction of a relay: the datagrams that wait in it, and when they leave.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::census::{Census, Registrar};
 use super::fates::{Fates, Passage};
 
 /// Maximum number of waiting datagrams per direction; further ones are dropped and counted.
 pub(super) const QUEUE: usize = 4_096;
-
-/// After this much silence, nothing will overtake the datagrams that are held back.
-const SILENCE: Duration = Duration::from_millis(50);
 
 /// Counts of the datagrams of a direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,14 +38,13 @@ pub(super) struct Lane {
     waiting: Vec<Waiting>,
     tally: Tally,
     registrar: Registrar,
-    last_arrival: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     passage: Passage,
     due: Instant,
-    /// How many datagrams must have arrived, unless no more do.
+    /// How many datagrams must have arrived, unless it is released before.
     after: u64,
 }
 
@@ -59,14 +55,12 @@ impl Lane {
             waiting: Vec::new(),
             tally: Tally::default(),
             registrar: Registrar::default(),
-            last_arrival: None,
         }
     }
 
     /// Handles a datagram that has arrived.
     pub(super) fn handle_datagram(&mut self, datagram: &[u8], now: Instant) {
         let passages = self.fates.next(datagram);
-        self.last_arrival = Some(now);
         self.tally.received += 1;
         self.tally.dropped += u64::from(passages.is_empty());
         self.tally.duplicated += passages.len().saturating_sub(1) as u64;
@@ -87,7 +81,7 @@ impl Lane {
     /// The next datagram to send on, if one is due at `now`.
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Vec<u8>> {
         let mut waiting = self.waiting.iter();
-        let next = waiting.position(|waiting| self.due(waiting) <= now)?;
+        let next = waiting.position(|it| self.due(it).is_some_and(|due| due <= now))?;
         let Passage {
             datagram,
             is_altered,
@@ -100,14 +94,21 @@ impl Lane {
 
     /// When there is something to send on, if nothing else arrives.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.iter().map(|waiting| self.due(waiting)).min()
+        let waiting = self.waiting.iter();
+        waiting.filter_map(|waiting| self.due(waiting)).min()
+    }
+
+    /// Sends on what is held back: nothing else will overtake it.
+    pub(super) fn release_held(&mut self) {
+        for waiting in &mut self.waiting {
+            waiting.after = 0;
+        }
     }
 
     /// When `waiting` leaves, if nothing else arrives.
-    fn due(&self, waiting: &Waiting) -> Instant {
+    fn due(&self, waiting: &Waiting) -> Option<Instant> {
         let is_overtaken = waiting.after <= self.tally.received;
-        let silent_at = self.last_arrival.filter(|_| !is_overtaken);
-        silent_at.map_or(waiting.due, |last| waiting.due.max(last + SILENCE))
+        is_overtaken.then_some(waiting.due)
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -121,6 +122,8 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::{Direction, Impairments};
     use super::*;
 
@@ -139,17 +142,18 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_held_back_is_overtaken_by_as_many_as_asked_or_goes_after_a_silence() {
+    fn a_datagram_held_back_is_overtaken_by_as_many_as_asked_or_goes_when_released() {
         let mut bench = Bench::new(|odds| (odds.hold, odds.overtaken_by) = (1.0, 3..=3));
         assert!(bench.pass([7]).is_empty());
         bench.lane.fates.impairments = Impairments::default();
         assert_eq!(bench.pass([8, 9]), [8, 9]);
-        bench.now += SILENCE / 2;
+        bench.now += 10_000 * MILLISECOND;
+        assert_eq!(bench.lane.poll_timeout(), None);
         assert_eq!(bench.pass([10]), [7, 10]);
         let mut bench = Bench::new(|odds| (odds.hold, odds.overtaken_by) = (1.0, 10..=1_000));
         assert!(bench.pass([1, 2, 3]).is_empty());
         assert_eq!(bench.lane.tally().held, 3);
-        bench.now += SILENCE;
+        bench.lane.release_held();
         assert_eq!(bench.lane.poll_timeout(), Some(bench.now));
         assert_eq!(bench.pass([]), [1, 2, 3]);
     }
