@@ -1,4 +1,5 @@
-//! rosenpass at both ends, which sets a preshared key every two minutes by `wg set`.
+//! rosenpass at both ends, which sets a preshared key every two minutes by `wg set`. Only one end knows where the
+//! other is: exchanges that both begin at a time leave different keys at the two, with any WireGuard.
 //!
 //! `make peers` does not install it, as its build needs CMake and libclang:
 //! `cargo install --root target/peers rosenpass@0.2.3`.
@@ -48,7 +49,10 @@ fn rosenpass_changes_keys_without_loss() {
         [&left.namespace, &right.namespace],
         right.inner_v4(),
         || {
-            let _running = ends.map(|(end, other)| Rosenpass::start(end, other));
+            let _running = [
+                Rosenpass::start(right, left, None),
+                Rosenpass::start(left, right, Some(address_of(right))),
+            ];
             let mut seen = HashSet::new();
             let all_seen = eventually(3 * KEY_LIFETIME, || {
                 thread::sleep(Duration::from_secs(1));
@@ -77,21 +81,26 @@ fn generate_keys(end: &End) {
     output_of(&end.namespace, program, &["gen-keys", public, secret]);
 }
 
+fn address_of(end: &End) -> String {
+    format!("{}:{PORT}", end.outer(Underlay::V4).ip())
+}
+
 /// Ends when dropped.
 struct Rosenpass(Child);
 
 impl Rosenpass {
-    fn start(end: &End, other: &End) -> Self {
+    fn start(end: &End, other: &End, endpoint: Option<String>) -> Self {
         let place = |end: &End| end.namespace.run_directory();
         fs::copy(place(other).join("public"), place(end).join("other")).unwrap();
-        let address = |end: &End| format!("{}:{PORT}", end.outer(Underlay::V4).ip());
-        let (own, to) = (address(end), address(other));
         let key = other.keys.public_base64();
         let program = installed("CONVOY_TEST_ROSENPASS", "rosenpass");
         let mut command = end.namespace.command(program);
         command.args(["exchange", "public-key", "/run/public", "secret-key"]);
-        command.args(["/run/secret", "listen", &own]);
-        command.args(["peer", "public-key", "/run/other", "endpoint", &to]);
+        command.args(["/run/secret", "listen", &address_of(end)]);
+        command.args(["peer", "public-key", "/run/other"]);
+        if let Some(endpoint) = endpoint {
+            command.args(["endpoint", &endpoint]);
+        }
         command.args(["wireguard", "wg0", &key]);
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         Self(command.spawn().unwrap())
