@@ -38,7 +38,7 @@ impl PortMap {
             Some(kept) if kept.target() == target => {}
             Some(kept) if kept.target().port == port => kept.ask_again(target),
             _ => {
-                self.end();
+                self.end(None);
                 let (former, other) = match former {
                     Some(mapping) if mapping.port == port => (former, None),
                     other => (None, other.cloned()),
@@ -51,18 +51,18 @@ impl PortMap {
         }
     }
 
-    /// Withdraws the mapping without waiting.
-    pub(crate) fn end(&mut self) {
-        let mapping = self.mapping();
+    /// Withdraws the mapping or, before the router has answered, the one that is `noted`, without waiting.
+    pub(crate) fn end(&mut self, noted: Option<&Mapping>) {
+        let mapping = self.to_note(noted);
         self.kept = None;
         if let Some(mapping) = mapping {
             tokio::spawn(async move { withdraw(&mapping).await });
         }
     }
 
-    /// Withdraws the mapping and waits until that is done.
-    pub(crate) async fn finish(&mut self) {
-        let mapping = self.mapping();
+    /// Withdraws as [`Self::end`] does, and waits until that is done.
+    pub(crate) async fn finish(&mut self, noted: Option<&Mapping>) {
+        let mapping = self.to_note(noted);
         self.kept = None;
         if let Some(mapping) = mapping {
             withdraw(&mapping).await;
@@ -112,9 +112,9 @@ impl PortMap {
     /// Returns the mapping to record for another process in place of `noted`.
     pub(crate) fn to_note(&self, noted: Option<&Mapping>) -> Option<Mapping> {
         match self.state() {
-            // The one before may still be there.
-            Some(State::Asking) => noted.cloned(),
-            _ => self.mapping(),
+            // The one before may still be there, also while nobody is asked as the tunnel's port is not known.
+            Some(State::Asking) | None => noted.cloned(),
+            Some(State::Mapped(_) | State::Failed(_)) => self.mapping(),
         }
     }
 
@@ -134,5 +134,36 @@ impl PortMap {
 
     fn state(&self) -> Option<State> {
         self.kept.as_ref().map(PortMapping::state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use tokio::{net::UdpSocket, time::timeout};
+
+    use super::*;
+
+    /// A router of this test alone.
+    const ROUTER: Ipv4Addr = Ipv4Addr::new(127, 53, 57, 1);
+
+    #[tokio::test]
+    async fn a_noted_mapping_stays_noted_until_its_router_is_asked_and_is_withdrawn_if_never() {
+        let noted = format!(
+            r#"{{"protocol":"PCP","router":"{ROUTER}","interface":"","mark":null,"port":51820,"external":"198.51.100.7:51820","nonce":[7,7,7,7,7,7,7,7,7,7,7,7]}}"#
+        );
+        let noted: Mapping = serde_json::from_str(&noted).unwrap();
+        let router = UdpSocket::bind((ROUTER, 5351)).await.unwrap();
+        let mut port_map = PortMap::default();
+        // The tunnel's port is not known yet.
+        port_map.keep(None, Some(&noted));
+        assert_eq!(port_map.to_note(Some(&noted)), Some(noted.clone()));
+        port_map.end(Some(&noted));
+        let mut request = [0; 100];
+        let received = timeout(Duration::from_secs(30), router.recv(&mut request));
+        assert_eq!(received.await.unwrap().unwrap(), 60);
+        assert_eq!(request[4..8], [0; 4], "no deletion");
+        assert_eq!(request[24..36], noted.nonce);
     }
 }

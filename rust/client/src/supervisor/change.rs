@@ -105,7 +105,8 @@ impl Supervisor {
         self.port_map.forget_port();
         if !wants_port_map(&self.config) {
             // The kill switch closes to the router next.
-            self.port_map.finish().await;
+            self.port_map.finish(self.state.mapping()).await;
+            self.note_port_mapping(None);
         }
         self.release_directs().await?;
         self.tell_outer().await?;

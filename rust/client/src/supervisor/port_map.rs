@@ -2,7 +2,7 @@
 
 use convoy_desired::wants_port_map;
 use convoy_keeper::KeptTunnel;
-use convoy_portmap::withdraw;
+use convoy_portmap::{Mapping, withdraw};
 use tracing::{debug, warn};
 
 use super::Supervisor;
@@ -12,14 +12,19 @@ impl Supervisor {
     /// Starts or stops the forwarding of the tunnel's port, as the configuration says. Does not wait for the router.
     pub(super) async fn follow_port_map(&mut self) {
         let before = self.port_map.external();
-        if wants_port_map(&self.config) {
-            self.find_port().await;
-            let former = self.state.mapping();
-            self.port_map.keep(self.mark, former);
-        } else {
-            self.port_map.end();
-        }
-        self.note_port_mapping();
+        let mapping = match wants_port_map(&self.config) {
+            true => {
+                self.find_port().await;
+                let former = self.state.mapping();
+                self.port_map.keep(self.mark, former);
+                self.port_map.to_note(former)
+            }
+            false => {
+                self.port_map.end(self.state.mapping());
+                None
+            }
+        };
+        self.note_port_mapping(mapping);
         if self.port_map.external() != before {
             self.follow_directs().await;
         }
@@ -59,10 +64,8 @@ impl Supervisor {
     }
 
     /// Records the mapping for a later process that takes the tunnel down or over.
-    fn note_port_mapping(&mut self) {
-        let noted = self.state.mapping();
-        let mapping = self.port_map.to_note(noted);
-        if mapping.as_ref() == noted {
+    pub(super) fn note_port_mapping(&mut self, mapping: Option<Mapping>) {
+        if mapping.as_ref() == self.state.mapping() {
             return;
         }
         self.state.note_mapping(mapping);
