@@ -43,7 +43,7 @@ impl Node {
         if let Some(key) = plan.leaving.last() {
             let taken = self.take_prefixes_of(key);
             if taken < PREFIXES {
-                self.remove_peer(key);
+                self.remove_peer(key, now);
                 plan.leaving.pop();
             }
             return Some(PEER + taken);
@@ -113,11 +113,11 @@ impl Node {
             keys,
         } = plan;
         if update.remove {
-            return self.remove_peer(&update.public_key);
+            return self.remove_peer(&update.public_key, now);
         }
         let id = match self.by_key.get(&update.public_key) {
             Some(&id) => id,
-            None => self.add_peer(update.public_key),
+            None => self.add_peer(update.public_key, now),
         };
         if let Some(keys) = keys {
             self.set_keys(id, keys);
@@ -128,13 +128,13 @@ impl Node {
         self.update_peer(id, update, now);
     }
 
-    fn add_peer(&mut self, public_key: PublicKey) -> usize {
+    fn add_peer(&mut self, public_key: PublicKey, now: Duration) -> usize {
         let peer = Box::new(Peer::new(public_key, self.added));
         let id = self.peers.insert(peer);
         self.by_key.insert(public_key, id);
         self.by_age.insert(self.added, id);
         self.added += 1;
-        self.peer_added(&public_key, id);
+        self.peer_added(&public_key, id, now);
         id
     }
 
@@ -216,11 +216,11 @@ impl Node {
     }
 
     /// Removes a peer that has no allowed IPs left.
-    fn remove_peer(&mut self, key: &PublicKey) {
+    fn remove_peer(&mut self, key: &PublicKey, now: Duration) {
         let Some(id) = self.by_key.remove(key) else {
             return;
         };
-        self.peer_removed(key);
+        self.peer_removed(key, now);
         self.drop_held(id, DropReason::OutboundPeerRemoved);
         self.end_sessions(id);
         let mut peer = self.peers.remove(id);

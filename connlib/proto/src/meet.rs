@@ -87,19 +87,19 @@ impl Node {
     }
 
     /// Call when an ordinary peer has been added, whose id is `id`.
-    pub(crate) fn peer_added(&mut self, key: &PublicKey, id: usize) {
+    pub(crate) fn peer_added(&mut self, key: &PublicKey, id: usize, now: Duration) {
         if self.directs.by_key.is_empty() {
             return;
         }
         // An ordinary peer has its own prefixes and endpoint.
         self.remove_direct(key);
-        self.set_hub(key, Some(id));
+        self.set_hub(key, Some(id), now);
     }
 
     /// Call when an ordinary peer is removed.
-    pub(crate) fn peer_removed(&mut self, key: &PublicKey) {
+    pub(crate) fn peer_removed(&mut self, key: &PublicKey, now: Duration) {
         if !self.directs.by_key.is_empty() {
-            self.set_hub(key, None);
+            self.set_hub(key, None, now);
         }
     }
 
@@ -172,7 +172,7 @@ impl Node {
         self.overlay_prefixes();
     }
 
-    fn set_hub(&mut self, key: &PublicKey, hub: Option<usize>) {
+    fn set_hub(&mut self, key: &PublicKey, hub: Option<usize>, now: Duration) {
         for id in self.direct_ids() {
             if let Some(direct) = self.peers[id].direct.as_deref_mut()
                 && direct.hub_key == *key
@@ -182,7 +182,7 @@ impl Node {
                     self.drop_held(id, DropReason::OutboundPeerRemoved);
                     self.end_sessions(id);
                     self.peers[id].timers.stop();
-                    self.reset_direct(id, Duration::ZERO);
+                    self.reset_direct(id, now);
                 }
             }
         }

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use common::SECOND;
 use convoy_proto::{
-    config::{CandidateKind, RelayState, WhyNotDirect},
+    config::{CandidateKind, DeviceUpdate, PeerUpdate, RelayState, WhyNotDirect},
     counters::DropReason,
 };
 use world::{A, B, C, HUB, Nat, World};
@@ -171,6 +171,28 @@ fn an_idle_pair_gives_the_relay_back_and_then_wakes_nobody() {
     assert_eq!(asked(&world), before);
     assert_eq!(world.lost(A, B, 5 * SECOND), 0);
     must_be_relayed(&mut world);
+}
+
+#[test]
+fn a_hub_that_is_removed_takes_the_relay_along() {
+    let mut world = relayed(&[A]);
+    let asked = |world: &World| {
+        let server = SocketAddr::from(server::ADDRESS);
+        world.sent[A].iter().filter(|to| **to == server).count()
+    };
+    let before = asked(&world);
+    let removed = DeviceUpdate {
+        peers: vec![PeerUpdate {
+            remove: true,
+            ..PeerUpdate::new(world.hosts[HUB].public_key())
+        }],
+        ..DeviceUpdate::default()
+    };
+    let now = world.now;
+    world.hosts[A].update(removed, now);
+    world.collect(A);
+    assert_eq!(world.relay_state(A), RelayState::Idle);
+    assert_eq!(asked(&world), before + 1, "the allocation is given back");
 }
 
 #[test]
