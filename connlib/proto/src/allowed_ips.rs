@@ -10,6 +10,8 @@ use crate::config::Prefix;
 
 /// Cached lookups: successive packets often belong to one flow.
 const REMEMBERED: usize = 16;
+/// Longer prefixes are no parts of a default route.
+const LONGEST_PART: u8 = 6;
 
 /// A map from prefixes to owners with longest-prefix match.
 pub struct AllowedIps<T> {
@@ -73,10 +75,20 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         self.forget_recent();
     }
 
-    /// Whether a prefix other than a default route contains `address`.
+    /// Whether a prefix contains `address`, other than a default route or, as halves are, a part of one.
     #[must_use]
     pub(crate) fn has_prefix_around(&self, address: IpAddr) -> bool {
-        longest_match(&self.table, address).is_some_and(|(length, _)| length > 0)
+        let Some((length, _)) = longest_match(&self.table, address) else {
+            return false;
+        };
+        length > LONGEST_PART || !self.covers(Prefix::default_of(address.is_ipv6()))
+    }
+
+    /// Whether `prefix`, or short prefixes within it, hold all of its addresses.
+    fn covers(&self, prefix: Prefix) -> bool {
+        self.table.exact_match(network(prefix)).is_some()
+            || prefix.length() < LONGEST_PART
+                && prefix.halves().into_iter().all(|it| self.covers(it))
     }
 
     /// The owner of the most specific prefix that contains `address`.
@@ -172,6 +184,27 @@ mod tests {
         assert_eq!(ips.insert(prefix("2001:db8::", 32), 1), None);
         assert_eq!(ips.insert(prefix("2001:db8::", 32), 2), Some(1));
         assert_eq!(lookup(&ips, "2001:db8::5"), Some(2));
+    }
+
+    #[test]
+    fn a_default_route_is_around_no_address_and_neither_are_halves() {
+        for (parts, is_around) in [
+            (&["0.0.0.0/0"][..], false),
+            (&["0.0.0.0/1", "128.0.0.0/1"], false),
+            (&["0.0.0.0/2", "64.0.0.0/2", "128.0.0.0/1"], false),
+            (&["0.0.0.0/1"], true),
+            (&["0.0.0.0/0", "10.0.0.0/8"], true),
+            (&["0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/8"], true),
+            (&["192.0.2.0/24", "::/0"], false),
+        ] {
+            let mut ips = AllowedIps::default();
+            for part in parts {
+                let (address, length) = part.split_once('/').unwrap();
+                ips.insert(prefix(address, length.parse().unwrap()), 1);
+            }
+            let found = ips.has_prefix_around([10, 1, 2, 3].into());
+            assert_eq!(found, is_around, "{parts:?}");
+        }
     }
 
     #[test]

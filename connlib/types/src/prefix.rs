@@ -163,7 +163,9 @@ impl Prefix {
             .collect()
     }
 
-    fn halves(&self) -> [Self; 2] {
+    /// The two networks of which this one consists; a single address has none.
+    #[must_use]
+    pub fn halves(&self) -> [Self; 2] {
         let length = self.length + 1;
         let low = self.network().address;
         let high = match low {
