@@ -169,6 +169,10 @@ impl Host {
         if self.effects.stands(&change.what).await? {
             return Ok(false);
         }
+        let needs_link = missing != Missing::Restore && !survives_down(&change.what);
+        if needs_link && self.has_gone_down().await? {
+            return Ok(false);
+        }
         let earliest = self.backoffs.earliest(&change.what);
         let is_early = earliest.is_some_and(|earliest| Instant::now() < earliest);
         if missing == Missing::RestoreAfterPause && is_early {
@@ -184,6 +188,15 @@ impl Host {
                 Ok(false)
             }
         }
+    }
+
+    /// Whether somebody has set the link down since the look that began this pass.
+    async fn has_gone_down(&mut self) -> Result<bool, HostError> {
+        let index = self.facts.as_ref().map_or(0, |facts| facts.link.index);
+        let link = self.effects.netlink.link_by_index(index).await;
+        let link = link.map_err(HostError::kernel("look up", "the interface"))?;
+        self.is_link_down |= link.is_some_and(|link| !link.is_up);
+        Ok(self.is_link_down)
     }
 
     /// Makes `undo` restore the newest foreign resolv.conf.
