@@ -2,9 +2,9 @@
 //!
 //! 1. A direction waits until its source has bytes. It holds no memory meanwhile.
 //! 2. It takes a buffer, or a pipe between kernel sockets, from a bounded pool, moves bytes until the source has no
-//!    more, and gives it back; a short message between kernel sockets needs neither. If the pool is empty, or half of it is lent to the same rule or peer, a buffer serves in
-//!    place of a pipe, and a small buffer of its own in place of a buffer. A pipe that its destination does not empty
-//!    within 100 ms goes back, too: the rest waits in memory.
+//!    more, and gives it back; a short message between kernel sockets needs neither. If the pool is empty, or half of it
+//!    is lent to the same rule or peer, a buffer serves in place of a pipe, and a small buffer of its own in place of a
+//!    buffer. A pipe that its destination does not empty within 100 ms goes back, too: the rest waits in memory.
 //! 3. The end of a direction is passed on as such (FIN), and the other direction goes on.
 //! 4. If one end fails, what it had sent is delivered first; then the other end is reset (RST). This holds also where
 //!    its direction has ended or waits for the other end, which must take the rest within ten seconds then.

@@ -109,7 +109,7 @@ impl Link<'_> {
     }
 
     /// Routes everything of a family that has no other route through a neighbour.
-    pub(crate) fn replace_default_route(&self, gateway: IpAddr) -> Result<(), LabError> {
+    pub fn replace_default_route(&self, gateway: IpAddr) -> Result<(), LabError> {
         let family = if gateway.is_ipv4() { "-4" } else { "-6" };
         let gateway = gateway.to_string();
         self.change(&[family, "route", "replace", "default", "via", &gateway])
