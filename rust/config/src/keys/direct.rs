@@ -140,7 +140,7 @@ fn with_file<'a>(before: Text<'a>, path: Text<'a>) -> Parsed<(Text<'a>, Option<T
         return Err(Bad::new(word, "a prefix before this"));
     }
     if path.is_empty() {
-        return Err(Bad::new(word, "the path of a file behind the `=`"));
+        return Err(Bad::new(word, "the path of a file after the `=`"));
     }
     Ok((prefixes, Some(path)))
 }

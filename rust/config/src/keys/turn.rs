@@ -42,9 +42,9 @@ const TURNS_PORT: u16 = 5349;
 const USER: &str = "Username";
 const FILE: &str = "PasswordFile";
 const CA: &str = "CaFile";
-const EXPECTED_USER: &str = "`Username = NAME` behind the server";
-const EXPECTED_FILE: &str = "`PasswordFile = PATH` behind the user's name";
-const EXPECTED_CA: &str = "`CaFile = PATH PasswordFile = PATH` behind the user's name";
+const EXPECTED_USER: &str = "`Username = NAME` after the server";
+const EXPECTED_FILE: &str = "`PasswordFile = PATH` after the user's name";
+const EXPECTED_CA: &str = "`CaFile = PATH PasswordFile = PATH` after the user's name";
 const EXPECTED_ORDER: &str = "`CaFile = PATH` before `PasswordFile = PATH`";
 const EXPECTED_TLS: &str = "`CaFile` of a server by turns: alone";
 
@@ -184,10 +184,10 @@ fn uri(uri: Text<'_>) -> Parsed<(RelayTransport, Endpoint)> {
     };
     if rest.text.contains('@') {
         let bad = Bad::new(uri, "no user and no password within the server");
-        return Err(bad.help("write `Username = NAME PasswordFile = PATH` behind it"));
+        return Err(bad.help("write `Username = NAME PasswordFile = PATH` after it"));
     }
     if rest.text.starts_with("//") {
-        let bad = Bad::new(uri, "no `//` behind the scheme (RFC 7065)");
+        let bad = Bad::new(uri, "no `//` after the scheme (RFC 7065)");
         return Err(bad.help("write turn:HOST"));
     }
     let (host, query) = match rest.split_once('?') {
