@@ -21,6 +21,7 @@ mod switches;
 
 use conversation::Conversation;
 use convoy_lab::{Nat, RouterOptions, eventually, loss::lose_arriving, require_programs};
+use forwarded::Speaks;
 use friends::Friends;
 
 use crate::scene::{DEADLINE, output_of};
@@ -106,7 +107,7 @@ fn a_port_that_miniupnpd_forwards_lets_friends_meet_by_a_closed_kill_switch() {
     let Some(mut friends) = Friends::apart([Some(HOME), Some(HARD)]) else {
         return;
     };
-    friends.forward_ports();
+    friends.forward_ports(Speaks::Pcp);
     let [a, _] = &friends.all;
     let lines = "#convoy: PortMap = yes\n#convoy: KillSwitch = on";
     friends.configure_all(a, lines, "0.0.0.0/0, ::/0", &a.direct());
@@ -147,6 +148,41 @@ fn a_port_that_miniupnpd_forwards_lets_friends_meet_by_a_closed_kill_switch() {
     friends.configure(a, "#convoy: PortMap = yes", &a.direct());
     a.convoy(&["reload", "wg0"]).succeeds();
     forwards(1);
+    assert!(eventually(DEADLINE, || a.noted_nonce()).is_some());
+    a.kill_supervisor();
+    a.convoy(&["down", "wg0"]).succeeds();
+    assert_eq!(friends.forwarded(), 0, "withdrawn after a crash");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn a_port_that_miniupnpd_forwards_by_upnp_alone_lets_friends_meet_and_is_withdrawn() {
+    let test = "a_port_that_miniupnpd_forwards_by_upnp_alone_lets_friends_meet_and_is_withdrawn";
+    if !require_programs(test, &["miniupnpd"]) {
+        return;
+    }
+    let Some(mut friends) = Friends::apart([Some(HOME), Some(HARD)]) else {
+        return;
+    };
+    friends.forward_ports(Speaks::Upnp);
+    let [a, _] = &friends.all;
+    let lines = "#convoy: PortMap = yes\n#convoy: KillSwitch = on";
+    friends.configure_all(a, lines, "0.0.0.0/0, ::/0", &a.direct());
+    friends.up();
+    let said = format!("port mapping: {}:51822 by UPnP", Friends::FORWARDED);
+    let is_mapped = || {
+        let text = a.convoy(&["status", "wg0"]).succeeds().stdout;
+        text.contains(&said).then_some(())
+    };
+    assert!(eventually(3 * DEADLINE, is_mapped).is_some());
+    friends.meet_by("learnt", "mapped");
+    friends.talk_directly();
+    assert_eq!(friends.forwarded(), 1);
+    a.convoy(&["down", "wg0"]).succeeds();
+    assert_eq!(friends.forwarded(), 0, "withdrawn");
+
+    a.convoy(&["up", "wg0"]).succeeds();
+    assert!(eventually(3 * DEADLINE, is_mapped).is_some());
     assert!(eventually(DEADLINE, || a.noted_nonce()).is_some());
     a.kill_supervisor();
     a.convoy(&["down", "wg0"]).succeeds();

@@ -12,7 +12,7 @@ use convoy_lab::{RelayServer, RelayTransport, eventually};
 use serde_json::Value;
 
 use super::{
-    capture::Capture,
+    capture::{Capture, Seen},
     events::Events,
     process::crash,
     secrets,
@@ -27,6 +27,11 @@ use crate::{
 const SERVER: &str = "203.0.113.254:3478";
 const PEER: &str = "203.0.113.1:51820";
 const BYTES: u64 = 2_000_000;
+/// All UDP but that of TURN servers is dropped.
+const UDP_RULES: [&str; 2] = [
+    "out oifname eth0 udp dport != 3478-3479",
+    "in iifname eth0 udp sport != 3478-3479",
+];
 
 #[test]
 fn behind_blocked_udp_a_stock_server_is_reached_by_turn_and_directly_once_it_passes() {
@@ -40,15 +45,8 @@ fn behind_blocked_udp_a_stock_server_is_reached_by_turn_and_directly_once_it_pas
     world.reaches_all_behind();
     let changed = events.until("relay_changed");
     assert_eq!(changed["relay"], SERVER, "{changed}");
-    let status = world.status();
+    let status = is_shown(&world, SERVER, "udp");
     assert_eq!(status["peers"][0]["endpoint"], PEER, "{status}");
-    let relay = &status["relays"][0];
-    assert_eq!(relay["state"], "ready", "{status}");
-    assert_eq!(relay["transport"], "udp", "{status}");
-    assert_eq!(relay["peers"], 1, "{status}");
-    let text = world.convoy(&["status", "wg0"]).succeeds().stdout;
-    let path = format!("path: relay {SERVER} (udp)");
-    assert!(text.contains(&path), "{text}");
     let shown = world.shell("wg show wg0 endpoints");
     assert!(shown.contains(PEER), "{shown}");
     carries_large_packets(&world);
@@ -65,7 +63,7 @@ fn behind_blocked_udp_a_stock_server_is_reached_by_turn_and_directly_once_it_pas
     world.changes_network_back();
     drop(events);
     world.down();
-    block(&world);
+    block(&world, &UDP_RULES);
     world.is_left_as(&before);
 }
 
@@ -74,23 +72,9 @@ fn a_closed_kill_switch_lets_nothing_but_the_tunnel_out_to_the_relay() {
     let Some((world, _server)) = blocked("#convoy: KillSwitch = on\n") else {
         return;
     };
-    let before = world.dump();
-    world.up();
-    path_becomes(&world, SERVER.into());
-    world.reaches_all_behind();
-    let capture = Capture::new(&world);
-    // To the server's address as well, only the tunnel may send.
-    assert!(!world.answers("203.0.113.254"));
-    crash(world.tunnel());
-    path_becomes(&world, SERVER.into());
-    world.reaches_all_behind();
-    let is_turn = |to: &std::net::IpAddr| to.to_string() == "203.0.113.254";
-    for packet in capture.seen() {
-        let is_relayed = is_turn(&packet.to) && packet.udp == Some(3478);
-        assert!(is_relayed || !packet.is_leak(), "{packet:?}");
-    }
-    world.down();
-    world.is_left_as(&before);
+    let is_relayed = |it: &Seen| it.to.to_string() == "203.0.113.254" && it.udp == Some(3478);
+    let try_others = || assert!(!world.answers("203.0.113.254"));
+    only_passes(&world, SERVER, is_relayed, try_others);
 }
 
 #[test]
@@ -128,7 +112,7 @@ fn a_server_that_is_not_there_is_told_of_and_a_reload_brings_another() {
         "203.0.113.254:3479".parse().unwrap(),
         RelayTransport::Udp,
     );
-    world.configure(&turn_line("203.0.113.254:3479"), EVERYTHING);
+    world.configure(&udp_line("203.0.113.254:3479"), EVERYTHING);
     world.convoy(&["reload", "wg0"]).succeeds();
     path_becomes(&world, "203.0.113.254:3479".into());
     world.reaches(BEHIND[0]);
@@ -169,7 +153,7 @@ fn the_password_is_nowhere_outside_of_memory() {
         secrets::traced(&world, &["reload", "wg0"], 1);
         secrets::traced(&world, &["check", "wg0"], 1);
     }
-    world.configure(&turn_line(SERVER), EVERYTHING);
+    world.configure(&udp_line(SERVER), EVERYTHING);
     is_nowhere("mistakes");
     secrets::traced(&world, &["down", "wg0"], 0);
     is_nowhere("down");
@@ -182,29 +166,72 @@ fn blocked(lines: &str) -> Option<(World, RelayServer)> {
 
 fn block_all_but_turn(world: World, lines: &str) -> (World, RelayServer) {
     let server = start_turn(&world.net, address(), RelayTransport::Udp);
-    block(&world);
-    world.write("wireguard/turn.password", &format!("{PASSWORD}\n"));
-    let turn = turn_line(SERVER);
+    block(&world, &UDP_RULES);
+    let turn = udp_line(SERVER);
     world.configure(&format!("{turn}\n{lines}"), EVERYTHING);
     (world, server)
 }
 
-fn block(world: &World) {
-    world.shell(
-        "nft add table inet firewall
-         nft 'add chain inet firewall out { type filter hook output priority 10; }'
-         nft 'add chain inet firewall in { type filter hook input priority 10; }'
-         nft add rule inet firewall out oifname eth0 udp dport != 3478-3479 drop
-         nft add rule inet firewall in iifname eth0 udp sport != 3478-3479 drop",
-    );
-}
-
-fn turn_line(server: &str) -> String {
-    format!("#convoy: Turn = turn:{server} Username = {USER} PasswordFile = turn.password")
+fn udp_line(server: &str) -> String {
+    turn_line(&format!("turn:{server}"), "")
 }
 
 fn address() -> SocketAddr {
     SERVER.parse().unwrap()
+}
+
+/// Gives the client a firewall that drops what each rule says, and the file of the password.
+pub(super) fn block(world: &World, rules: &[&str]) {
+    let rules = rules
+        .iter()
+        .map(|it| format!("nft add rule inet firewall {it} drop\n"));
+    let chains = "nft add table inet firewall
+         nft 'add chain inet firewall out { type filter hook output priority 10; }'
+         nft 'add chain inet firewall in { type filter hook input priority 10; }'\n";
+    world.shell(&(chains.to_owned() + &rules.collect::<String>()));
+    world.write("wireguard/turn.password", &format!("{PASSWORD}\n"));
+}
+
+/// A server's line in the file; `more` stands before the password's file.
+pub(super) fn turn_line(uri: &str, more: &str) -> String {
+    format!("#convoy: Turn = {uri} Username = {USER} {more} PasswordFile = turn.password")
+}
+
+/// Requires that the status shows the server at work for one peer; returns it.
+pub(super) fn is_shown(world: &World, server: &str, transport: &str) -> Value {
+    let status = world.status();
+    let relay = &status["relays"][0];
+    assert_eq!(relay["state"], "ready", "{status}");
+    assert_eq!(relay["transport"], transport, "{status}");
+    assert_eq!(relay["peers"], 1, "{status}");
+    let text = world.convoy(&["status", "wg0"]).succeeds().stdout;
+    let path = format!("path: relay {server} ({transport})");
+    assert!(text.contains(&path), "{text}");
+    status
+}
+
+/// Requires that a closed kill switch lets nothing out but what `may_pass`, from `up` past a crash of the tunnel to
+/// `down`. `try_others` has other programs send to the server.
+pub(super) fn only_passes(
+    world: &World,
+    server: &str,
+    may_pass: impl Fn(&Seen) -> bool,
+    try_others: impl FnOnce(),
+) {
+    let before = world.dump();
+    world.up();
+    path_becomes(world, server.into());
+    world.reaches_all_behind();
+    let capture = Capture::new(world);
+    try_others();
+    crash(world.tunnel());
+    path_becomes(world, server.into());
+    world.reaches_all_behind();
+    for packet in capture.seen() {
+        assert!(may_pass(&packet) || !packet.is_leak(), "{packet:?}");
+    }
+    world.down();
+    world.is_left_as(&before);
 }
 
 /// Waits until data to the peer takes this server, or none.

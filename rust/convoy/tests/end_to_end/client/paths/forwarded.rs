@@ -11,13 +11,26 @@ use serde_json::Value;
 use super::{friend::Friend, friends::Friends};
 use crate::scene::{DEADLINE, output_of};
 
+/// Protocols by which a router is asked to forward ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// PCP and NAT-PMP.
+    Pcp,
+    /// UPnP alone.
+    Upnp,
+}
+
 impl Friends {
     /// The address at which the router of the first friend forwards ports: miniupnpd takes none of the lab's own, which
     /// are reserved.
     pub(crate) const FORWARDED: Ipv4Addr = Ipv4Addr::new(11, 0, 0, 7);
 
-    /// Starts a server of PCP and NAT-PMP at the first friend's router.
-    pub(crate) fn forward_ports(&mut self) {
+    /// Starts miniupnpd at the first friend's router.
+    pub(crate) fn forward_ports(&mut self, speaks: Speaks) {
+        let (open, natpmp, upnp, listener) = match speaks {
+            Speaks::Pcp => ("udp dport 5351", "yes", "no", "lun"),
+            Speaks::Upnp => ("th dport { 1900, 5000 }", "no", "yes", "ltn"),
+        };
         let (home, address) = (&self.homes[0], Self::FORWARDED);
         let outside = home.outside.unwrap().v4;
         let route = format!("ip route add {address} via {outside}");
@@ -28,7 +41,7 @@ impl Friends {
              nft -f - <<'END'
              add chain inet convoy_router forwarded
              insert rule inet convoy_router forward jump forwarded
-             insert rule inet convoy_router input iifname \"lan*\" udp dport 5351 accept
+             insert rule inet convoy_router input iifname \"lan*\" {open} accept
              table inet ports {{
                  chain arrives {{ type nat hook prerouting priority -110; jump forwarded; }}
                  chain leaves {{ type nat hook postrouting priority 90; jump leaving; }}
@@ -40,8 +53,9 @@ END
 ext_ifname=wan
 ext_ip={address}
 listening_ip=lan0
-enable_natpmp=yes
-enable_upnp=no
+enable_natpmp={natpmp}
+enable_upnp={upnp}
+http_port=5000
 secure_mode=yes
 upnp_table_name=convoy_router
 upnp_forward_chain=forwarded
@@ -64,9 +78,9 @@ END
         command.stdout(log.try_clone().unwrap()).stderr(log);
         self.servers.push(command.spawn().unwrap());
         let listens = || {
-            output_of(place, "ss", &["-Hlun"])
-                .contains(":5351")
-                .then_some(())
+            let sockets = output_of(place, "ss", &[&format!("-H{listener}")]);
+            let is_there = sockets.contains(":5351") || sockets.contains(":5000");
+            is_there.then_some(())
         };
         assert!(eventually(DEADLINE, listens).is_some());
     }
