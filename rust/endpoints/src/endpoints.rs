@@ -37,6 +37,9 @@ use crate::servers::{servers_of, turn_servers_of};
 use choice::{Choice, Step};
 use lookups::Lookups;
 
+/// Most peers whose handshakes are followed for the servers that relay to them: a server serves no more.
+const MOST_FOR_RELAYS: usize = 64;
+
 /// The endpoints of all peers.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
@@ -126,13 +129,17 @@ impl Endpoints {
         self.handshakes.retain(|key| peers.contains_key(key));
     }
 
-    /// The peers whose handshakes matter: those with a name or several endpoints, and all that are reached by servers
-    /// with names.
+    /// The peers whose handshakes matter: those with a name or several endpoints, and [`MOST_FOR_RELAYS`] others if the
+    /// servers that relay to them have names.
     pub(crate) fn followed(&self) -> Vec<PublicKey> {
-        let may_change =
-            |key: &PublicKey, it: &Choice| it.may_change() || self.has_named_relays(key);
-        let followed = self.peers.iter().filter(|(key, it)| may_change(key, it));
-        let mut keys: Vec<_> = followed.map(|(key, _)| *key).collect();
+        let all = self.peers.iter().map(|(key, it)| (*key, it.may_change()));
+        let (changing, others): (Vec<_>, Vec<_>) = all.partition(|(_, may_change)| *may_change);
+        let mut others: Vec<_> = others.into_iter().map(|(key, _)| key).collect();
+        others.retain(|key| self.has_named_relays(key));
+        others.sort_unstable();
+        others.truncate(MOST_FOR_RELAYS);
+        let mut keys: Vec<_> = changing.into_iter().map(|(key, _)| key).collect();
+        keys.extend(others);
         keys.sort_unstable();
         keys
     }

@@ -79,6 +79,19 @@ fn a_turn_servers_name_is_looked_up_again_while_a_peer_does_not_answer() {
 }
 
 #[test]
+fn of_many_peers_only_some_are_followed_for_a_turn_server() {
+    let keys = (0..100).map(|n| PublicKey([n; 32]));
+    let peers = keys.map(|key| peer(key, &["203.0.113.1:1"]));
+    let mut peers: Vec<_> = peers.collect();
+    peers.push(peer(PublicKey([200; 32]), &["vpn.example.org:1"]));
+    let mut config = turn_config("turn.example.org:3478");
+    config.peers = peers;
+    let followed = Endpoints::new(&config).followed();
+    assert_eq!(followed.len(), MOST_FOR_RELAYS + 1);
+    assert!(followed.contains(&PublicKey([200; 32])));
+}
+
+#[test]
 fn servers_are_forgotten_with_the_last_direct_peer() {
     let servers = ["stun.example.org:3478", "192.0.2.9:1"];
     let mut without = scene(&servers, false);
@@ -142,6 +155,13 @@ fn scene(servers: &[&str], has_direct: bool) -> Scene {
 
 /// A peer with one address, and a TURN server.
 fn with_turn(server: &str) -> Scene {
+    Scene {
+        endpoints: Endpoints::new(&turn_config(server)),
+        now: Instant::now(),
+    }
+}
+
+fn turn_config(server: &str) -> Config {
     let mut config = config(vec![peer(KEY, &["203.0.113.1:1"])]);
     let turn = Turn {
         transport: RelayTransport::Udp,
@@ -153,10 +173,7 @@ fn with_turn(server: &str) -> Scene {
         password: None,
     };
     config.interface.turns = vec![Located::nowhere(turn)];
-    Scene {
-        endpoints: Endpoints::new(&config),
-        now: Instant::now(),
-    }
+    config
 }
 
 fn config_of(servers: &[&str], has_direct: bool) -> Config {
