@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     /// A change that is still to be undone.
-    const CHANGE: &str = r#"{"id":1,"change":{"what":{"sysctl":{"path":"/proc/sys/net/ipv4/ip_forward","value":"1"}},"before":{"content":"0"}}}"#;
+    const CHANGE: &str = r#"{"id":1,"change":{"what":{"sysctl":{"path":"/proc/sys/net/ipv4/conf/all/src_valid_mark","value":"1"}},"before":{"content":"0"}}}"#;
 
     #[test]
     fn a_lock_is_held_by_one_and_leaves_no_file_unless_there_are_changes() {
