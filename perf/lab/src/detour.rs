@@ -30,6 +30,8 @@ use crate::{
 
 /// The nftables table that redirects.
 const TABLE: &str = "inet convoy_detour";
+/// The zone of conntrack of the flows that are redirected.
+const ZONE: u16 = 7;
 /// Most datagrams under way, both ways together; further ones are lost.
 const MAX_UNDER_WAY: usize = 16_384;
 /// How often the relay looks whether it is to end.
@@ -68,8 +70,17 @@ impl Detour {
             Ok([outer, inner])
         })?;
         let sockets = opened.doing("open the sockets of a detour")?;
+        // In a zone of its own: what the right end has sent just before would make a flow that is not redirected.
         let rules = format!(
             "table {TABLE} {{
+                chain marks_arriving {{
+                    type filter hook prerouting priority raw
+                    iifname \"{interface}\" udp dport {port} ct zone set {ZONE}
+                }}
+                chain marks_leaving {{
+                    type filter hook output priority raw
+                    udp sport {own} ct zone set {ZONE}
+                }}
                 chain arriving {{
                     type nat hook prerouting priority dstnat
                     iifname \"{interface}\" udp dport {port} redirect to :{own}
