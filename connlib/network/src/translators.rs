@@ -2,8 +2,8 @@
 //! name that has none but those that it makes up for such a translator.
 //!
 //! 1. [`Translators::discover`] begins to ask, when a target is about to be reached for which it matters.
-//! 2. The flow waits for the answer, for a short time, and only once in a network: a silent resolver holds up nobody
-//!    again. Later questions are asked beside the flows.
+//! 2. The flow waits briefly for the answer, once per network: a silent resolver does not delay flows again. Later
+//!    questions do not delay flows at all.
 //! 3. A [`Policy`](crate::policy::Policy) refuses an address in which a translator reads one that it would refuse.
 //!
 //! An answer can only have more targets refused, and only within the prefixes that it names.
@@ -84,7 +84,7 @@ struct Answer {
 }
 
 impl Translators {
-    /// Asks the resolver of this host: anew when its file or the host's addresses change.
+    /// Asks this host's resolver, and asks again when the resolver's file or the host's addresses change.
     #[must_use]
     pub fn of_host(own: Own) -> Self {
         Self::of_file(RESOLV_CONF.into(), own)

@@ -10,8 +10,6 @@ use crate::config::Prefix;
 
 /// Cached lookups: successive packets often belong to one flow.
 const REMEMBERED: usize = 16;
-/// Longer prefixes are no parts of a default route.
-const LONGEST_PART: u8 = 6;
 
 /// A map from prefixes to owners with longest-prefix match.
 pub struct AllowedIps<T> {
@@ -81,13 +79,13 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         let Some((length, _)) = longest_match(&self.table, address) else {
             return false;
         };
-        length > LONGEST_PART || !self.covers(Prefix::default_of(address.is_ipv6()))
+        length > Prefix::LONGEST_PART || !self.covers(Prefix::default_of(address.is_ipv6()))
     }
 
     /// Whether `prefix`, or short prefixes within it, hold all of its addresses.
     fn covers(&self, prefix: Prefix) -> bool {
         self.table.exact_match(network(prefix)).is_some()
-            || prefix.length() < LONGEST_PART
+            || prefix.length() < Prefix::LONGEST_PART
                 && prefix.halves().into_iter().all(|it| self.covers(it))
     }
 

@@ -265,7 +265,7 @@ impl Client {
         self.advance(now);
     }
 
-    /// Gives an allocation back whose address is known to be somebody else's, and asks again after a pause.
+    /// Releases an allocation whose address is known to belong to another host, and asks again after a pause.
     pub fn reject_address(&mut self, now: Duration) {
         if matches!(self.state, State::Ready { .. }) {
             self.reject(now);
@@ -315,7 +315,7 @@ impl Client {
         self.advance(now);
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Duration) {
         match &self.state {
             State::Connecting { until } if *until <= now => self.fail(Failure::Silent, now),

@@ -79,7 +79,7 @@ impl Watch {
         check.or_else(|| Some(self.unanswered_since? + self.silence))
     }
 
-    /// Does what is due; may return a request.
+    /// Handles due timers; returns the verdict, and a request to send if there is one.
     pub(crate) fn poll(
         &mut self,
         credentials: &Credentials,

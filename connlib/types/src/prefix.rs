@@ -29,6 +29,9 @@ const MAPPED: u8 = 96;
 pub struct InvalidPrefix(pub String);
 
 impl Prefix {
+    /// Longest prefix that counts as a part of a default route, as halves do.
+    pub const LONGEST_PART: u8 = 6;
+
     /// Creates a prefix with its host bits; `None` if `length` exceeds the address's 32 or 128 bits.
     #[must_use]
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {

@@ -11,7 +11,8 @@
 //! 2. [`Hop::handle_inbound`] for received datagrams, then [`Hop::deliver`] until [`Hop::is_drained`].
 //! 3. [`Hop::drain_held`], then [`Hop::handle_outbound`] for packets from the TUN.
 //! 4. [`Hop::send_control`], then [`Hop::hear_errors`].
-//! 5. [`poll_control`](convoy_proto::Node::poll_control) and the other calls that concern sockets: of [`Hop::node`], never of the inner node.
+//! 5. [`poll_control`](convoy_proto::Node::poll_control) and the other calls that concern sockets: of [`Hop::node`], never
+//!    of the inner node.
 //!
 //! Decisions:
 //!
@@ -21,9 +22,8 @@
 //! - **Datagrams forbid fragmentation.** An ICMP error from inside the outer tunnel that says "too long" is believed only if
 //!   it quotes a datagram that the inner node has sent, by the session's index, which only those on the way know.
 //! - **UDP checksums are written but not verified**: every datagram is authenticated, twice.
-//!
-//! - **Fragments are put together**, as the first hop's side may be narrower than the second one's, if they come from the
-//!   address of a peer's endpoint: nobody else can take up their room.
+//! - **Fragments are reassembled**, since the path to the first hop may be narrower than the one to the second, but only
+//!   those from the address of a peer's endpoint: no other host can fill the buffers.
 //!
 //! Pure: no socket, lock, clock or await. Only the event loop calls it. Deliberately absent: a third hop, and cutting
 //! datagrams.

@@ -51,7 +51,7 @@ impl Detour {
     /// `delay` each way and loses `percent`.
     ///
     /// # Errors
-    /// Those of nft and of sockets.
+    /// If nft or a socket fails.
     pub fn start(
         right: &Namespace,
         (interface, port): (&str, u16),

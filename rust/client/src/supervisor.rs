@@ -158,7 +158,7 @@ struct Supervisor {
     daemon: DaemonArgs,
     /// Whether to take the interface over from wg-quick.
     adopts: bool,
-    /// Is told when the tunnel is up.
+    /// The waiting command, to which the supervisor reports that the tunnel is up.
     parent: Option<Parent>,
     /// Output for warnings and hooks until the tunnel is up.
     terminal: Option<Terminal>,

@@ -180,7 +180,8 @@ impl Desired {
         let composes =
             [false, true].map(|ipv6| !self.lists_default(ipv6) && self.composes_default(ipv6));
         let is_specific = |it: &Prefix| {
-            let is_part = composes[usize::from(it.is_ipv6())] && it.length() <= LONGEST_PART;
+            let is_part =
+                composes[usize::from(it.is_ipv6())] && it.length() <= Prefix::LONGEST_PART;
             !it.is_default() && !is_part
         };
         let allowed = self.allowed.iter().map(Prefix::network).filter(is_specific);
@@ -211,14 +212,11 @@ impl Desired {
     /// Whether short prefixes make up all addresses, such as 0.0.0.0/1 and 128.0.0.0/1.
     fn composes_default(&self, ipv6: bool) -> bool {
         let parts = self.allowed.iter().map(Prefix::network);
-        let parts = parts.filter(|it| it.is_ipv6() == ipv6 && it.length() <= LONGEST_PART);
+        let parts = parts.filter(|it| it.is_ipv6() == ipv6 && it.length() <= Prefix::LONGEST_PART);
         let parts: Vec<_> = parts.collect();
         !parts.is_empty() && Prefix::default_of(ipv6).without(&parts).is_empty()
     }
 }
-
-/// Longer prefixes are no parts of a default route.
-const LONGEST_PART: u8 = 6;
 
 /// Networks that every link has, and all that the internet has.
 const LINK_LOCAL: Prefix = Prefix::of_ipv6([0xfe80, 0], 10);

@@ -97,7 +97,7 @@ impl Host {
         outcome
     }
 
-    /// Forgets a change, even if its record stays, as when `/run` is full: what is undone twice is undone once.
+    /// Forgets a change, even if its record stays, e.g. because `/run` is full: undoing a change twice is harmless.
     fn strike(&mut self, id: u64) {
         if let Err(error) = self.forget(id) {
             tracing::warn!(interface = self.interface, %error, "A record stays behind");

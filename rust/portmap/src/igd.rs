@@ -77,8 +77,8 @@ pub(crate) async fn withdraw(mapping: &Mapping, control: &Control) {
     debug!(%mapping.external, ?deleted, "Withdrew the mapping");
 }
 
-/// Deletes the mapping of a port outside, unless the router forwards that to somebody else by now: its user may have
-/// deleted this one, or it has started anew. Returns whether the mapping was this machine's.
+/// Deletes the mapping of an external port, unless the router now forwards that port to another machine: its user may
+/// have deleted this mapping, or the router may have restarted. Returns whether the mapping was this machine's.
 async fn delete_own(
     router: &Router,
     control: &Control,

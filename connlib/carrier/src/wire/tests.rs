@@ -1,4 +1,4 @@
-//! A server in memory that seals whatever it likes.
+//! Hostile TLS records, sealed by a server in memory.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -96,7 +96,7 @@ impl Admitted {
         question.answer(found.as_ref())
     }
 
-    /// Waits for what is found, and counts the reason if nothing is.
+    /// Waits for the result, and counts the reason if there is none.
     async fn in_time<T>(
         &self,
         finding: impl Future<Output = Result<T, NetError>>,

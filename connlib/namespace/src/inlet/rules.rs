@@ -13,7 +13,7 @@ use crate::protocol::Refusal;
 
 /// The interface's name.
 pub(crate) const NAME: &str = "convoy-inlet";
-/// The marks of what begins a flow, and of a SYN that the owner admits.
+/// Marks of packets that begin a flow, and of SYNs that the owner admits.
 pub(super) const FIRST: u32 = 1;
 pub(super) const ADMITTED: u32 = 2;
 

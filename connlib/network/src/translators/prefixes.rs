@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(found(&mixed), [short]);
     }
 
-    /// An answer must not name what is no network of hosts, nor the ranges with rules of their own.
+    /// Answers must name networks of hosts, outside the ranges that have rules of their own.
     #[test]
     fn a_hostile_answer_names_no_prefix_beyond_those_of_hosts() {
         for address in [

@@ -17,7 +17,7 @@ pub(crate) fn named_when_asked() -> Translators {
     scene(Said::These(vec![PREFIX], HOUR)).1.translators
 }
 
-/// A resolver that does as it is told, and counts its questions.
+/// A resolver with scripted answers that counts the questions.
 #[derive(Debug, Default)]
 struct Resolver {
     answer: Mutex<Said>,
@@ -168,7 +168,7 @@ async fn an_answer_lives_as_long_as_it_says_within_bounds() {
     }
 }
 
-/// Of two servers, one may know nothing of the translator.
+/// One of two servers may not know the translator.
 #[tokio::test(start_paused = true)]
 async fn another_answer_opens_nothing_before_the_first_has_outlived_itself() {
     let (resolver, policy) = scene(Said::These(vec![PREFIX], HOUR));

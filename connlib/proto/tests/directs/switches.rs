@@ -8,8 +8,8 @@ use crate::common::SECOND;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Sends a number each millisecond until `is_over`, which is told how many were sent, then lets the last ones arrive; returns how many were sent and the
-/// numbers delivered, in their order.
+/// Sends a number each millisecond until `is_over`, which gets the count so far, then lets the last ones arrive. Returns
+/// the count and the numbers delivered, in their order of arrival.
 fn number(
     world: &mut World,
     [from, to]: [usize; 2],

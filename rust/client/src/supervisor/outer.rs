@@ -43,7 +43,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Refuses an outer tunnel with a peer that somebody has added to this one by the UAPI.
+    /// Refuses an outer tunnel with a peer that was added to this one over the UAPI.
     pub(super) fn ensure_no_peer_of_both(&self, new: &Config) -> anyhow::Result<()> {
         let running = self.changed.as_ref().map(|changed| changed.merged(new));
         let running = running.iter().flat_map(|config| &config.peers);
@@ -90,7 +90,7 @@ impl Supervisor {
     }
 }
 
-/// Leaves out the peers that somebody has added and the outer tunnel's file has by now: the tunnel takes none that both have.
+/// Leaves out added peers that the outer tunnel's file now has as well: the tunnel accepts no peer of both.
 pub(super) fn without_outer_peers(mut config: Config) -> Config {
     let outer = config.via.clone();
     let outer = outer.iter().flat_map(|via| &via.config.peers);

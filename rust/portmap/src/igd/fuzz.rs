@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use super::{Place, action, description, search};
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
-/// Pieces of what routers send.
+/// Fragments of routers' answers.
 const PIECES: [&str; 31] = [
     "HTTP/1.1 200 OK\r\n",
     "LOCATION: ",

@@ -63,7 +63,7 @@ pub enum Reply {
     Status(Box<Status>),
 }
 
-/// A request and its client. If it is dropped unanswered, the client is told that the tunnel is going down.
+/// A request and its client. Dropping it unanswered answers that the tunnel is going down.
 #[derive(Debug)]
 pub struct Asked {
     /// The request.

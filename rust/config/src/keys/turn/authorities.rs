@@ -36,7 +36,7 @@ fn certificate() -> String {
     certificate_of(4, 0)
 }
 
-/// A certificate with a name of so many bytes, and so many of what no tunnel keeps.
+/// A certificate whose name has `name` bytes, with `more` bytes in a field that tunnels do not keep.
 fn certificate_of(name: usize, more: usize) -> String {
     let key = KeyPair::generate().unwrap();
     signed_by_itself(&key, name, more)

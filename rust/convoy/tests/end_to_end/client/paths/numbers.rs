@@ -28,7 +28,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// Stands for the end, behind all numbers.
 const END: u32 = u32::MAX;
 
-/// Numbers under way: those sent there, and those with which each is answered, counted anew.
+/// Numbers under way: the requests, and the answers, which the other end numbers by itself.
 pub(crate) struct Numbers {
     ways: [Arc<Way>; 2],
     are_over: Arc<AtomicBool>,
