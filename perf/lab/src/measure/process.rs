@@ -38,10 +38,13 @@ pub fn usage(pid: Pid) -> io::Result<Usage> {
     })
 }
 
-/// Whether it runs and is not a zombie.
+/// Whether one of its threads runs: the first may be a zombie while others still hold files and devices open.
 pub fn is_alive(pid: Pid) -> bool {
-    let stat = Process::new(pid.as_raw()).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+    let tasks = Process::new(pid.as_raw()).and_then(|process| process.tasks());
+    tasks.is_ok_and(|tasks| {
+        let mut states = tasks.filter_map(|task| Some(task.ok()?.stat().ok()?.state));
+        states.any(|state| !matches!(state, 'Z' | 'X'))
+    })
 }
 
 /// CPU time of all its threads since its start.
