@@ -70,6 +70,8 @@ const BEGUN: &str = "begun";
 /// Time limit for the first packet: a handshake is tried again after five seconds, then by a relay.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_millis(1);
+/// Time of connecting in which the sockets that a program had made ahead are used up.
+const TURNOVER: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why `contender` cannot take part; `None` if it can.
@@ -116,6 +118,8 @@ impl Rootless {
         let left = &bed.tunnel.left.namespace;
         let up = up.and_then(|()| prefer_cubic(&processes, left));
         up.with_context(|| processes.log())?;
+        // Sockets made before have the host's congestion control.
+        ends.round_trips(via, Exchange::TcpConnect { at_once: 1 }, TURNOVER)?;
         Ok(Self { ends, processes })
     }
 
