@@ -48,7 +48,8 @@ fn a_speed_test_writes_a_profile_of_both_daemons() {
         let mut threads = own.iter().map(|(thread, ..)| thread);
         assert!(threads.any(|thread| thread == EVENT_LOOP), "{process}");
     }
-    for stage in [&AEAD[..], &[READING], &[WRITING]] {
+    // On a busy machine, samples are few, and either call may have none.
+    for stage in [&AEAD[..], &[READING, WRITING]] {
         let mut functions = stacks.iter().flat_map(|(_, functions, _)| functions);
         let found = functions.any(|function| has_any(function, stage));
         assert!(found, "{stage:?}");
