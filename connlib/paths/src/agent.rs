@@ -435,6 +435,7 @@ impl Agent {
         self.why = match () {
             () if !self.has_session => WhyNotDirect::NoAnswer,
             () if self.heard.is_none() => WhyNotDirect::NoCandidates,
+            () if self.relay.is_slower_than_hub => WhyNotDirect::SlowerThanHub,
             () => WhyNotDirect::Unreachable,
         };
         self.not_before = now + self.pause;

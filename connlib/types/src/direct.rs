@@ -83,12 +83,14 @@ pub enum WhyNotDirect {
     Idle,
     /// The two are trying to meet.
     Meeting,
-    /// The peer does not answer handshakes by the hub: it is off, or does not know of direct paths.
+    /// The peer does not answer handshakes by the hub: it is off, runs stock WireGuard, or does not know of this one.
     NoAnswer,
     /// The peer has a session, but tells no addresses.
     NoCandidates,
     /// None of the peer's addresses answers.
     Unreachable,
+    /// The peer answers by a relay alone, and the hub is faster.
+    SlowerThanHub,
     /// The path's handshakes went unanswered.
     Unanswered,
     /// The peer called by the hub, or again and again, as if it heard nothing on the path.
@@ -109,6 +111,7 @@ impl WhyNotDirect {
             Self::NoAnswer => "no_answer",
             Self::NoCandidates => "no_candidates",
             Self::Unreachable => "unreachable",
+            Self::SlowerThanHub => "slower_than_hub",
             Self::Unanswered => "unanswered",
             Self::OneWay => "one_way",
             Self::AddressVanished => "address_vanished",

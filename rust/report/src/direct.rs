@@ -21,7 +21,7 @@ pub struct DirectPeer {
     /// Round trip of this path in microseconds, once measured.
     pub round_trip_us: Option<u64>,
     /// Reason why there is no direct path, in one word: `idle`, `meeting`, `no_answer`, `no_candidates`, `unreachable`,
-    /// `unanswered`, `one_way`, `address_vanished` or `relay_lost`.
+    /// `slower_than_hub`, `unanswered`, `one_way`, `address_vanished` or `relay_lost`.
     pub why: Option<String>,
     /// Round trip by the hub in microseconds, once measured.
     pub hub_round_trip_us: Option<u64>,

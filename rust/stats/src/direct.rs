@@ -85,10 +85,11 @@ pub fn reason(why: Option<&str>) -> &'static str {
         Some("idle") => "nothing was sent to it lately",
         Some("meeting") => "looking for a direct path",
         Some("no_answer") => {
-            "it does not answer: it is off, or its Convoy does not know of this one"
+            "it does not answer: it is off, runs stock WireGuard, or its Convoy does not know of this one"
         }
         Some("no_candidates") => "it has told none of its addresses",
         Some("unreachable") => "none of its addresses answers",
+        Some("slower_than_hub") => "it answers by a relay alone, and the hub is faster",
         Some("unanswered") => "the direct path has gone silent",
         Some("one_way") => "it does not hear this side on the direct path",
         Some("relay_lost") => "the relay has ended the path",
@@ -141,8 +142,8 @@ mod tests {
     #[test]
     fn every_reason_for_none_is_told_in_words() {
         use WhyNotDirect::{
-            AddressVanished, Idle, Meeting, NoAnswer, NoCandidates, OneWay, RelayLost, Unanswered,
-            Unreachable,
+            AddressVanished, Idle, Meeting, NoAnswer, NoCandidates, OneWay, RelayLost,
+            SlowerThanHub, Unanswered, Unreachable,
         };
         let all = [
             Idle,
@@ -150,6 +151,7 @@ mod tests {
             NoAnswer,
             NoCandidates,
             Unreachable,
+            SlowerThanHub,
             Unanswered,
             OneWay,
             AddressVanished,

@@ -34,6 +34,8 @@ pub(super) struct Relay {
     ask_at: Option<Duration>,
     /// Whether the peer has been looked for in vain.
     is_last_hope: bool,
+    /// Whether a path with a relay was found in this meeting, but the hub is faster.
+    pub(super) is_slower_than_hub: bool,
     /// When it is no longer needed; `None` if it is not.
     needed_until: Option<Duration>,
     budget: ChannelBudget,
@@ -124,6 +126,7 @@ impl Agent {
     pub(super) fn search_ends(&mut self) {
         self.relay.ask_at = None;
         self.relay.is_last_hope = false;
+        self.relay.is_slower_than_hub = false;
     }
 
     /// Call when an authentic message of the peer has come by the relay: the peer's path may have it where this side's

@@ -145,10 +145,12 @@ impl Agent {
             None => beats_hub(pair, hub),
             Some(path) => path.id() != from && is_better(pair, path, now),
         };
-        if path.is_none() && !is_taken {
+        let is_slower_than_hub = path.is_none() && !is_taken;
+        if is_slower_than_hub {
             pair.go_on(now);
         }
         let new = is_taken.then(|| pair.clone());
+        self.relay.is_slower_than_hub |= is_slower_than_hub;
         self.probes_answered += 1;
         self.budget.give_back();
         self.initiations.0 = 0;

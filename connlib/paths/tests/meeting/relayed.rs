@@ -176,10 +176,15 @@ fn a_relay_slower_than_the_hub_is_not_taken() {
         world.pass(Duration::from_millis(100));
     }
     assert_eq!([0, 1].map(|end| world.ends[end].path), [None; 2]);
-    assert_eq!(
-        world.ends[0].agent.why_not_direct(),
-        Some(WhyNotDirect::Unreachable)
-    );
+    for end in &world.ends {
+        let why = end.agent.why_not_direct();
+        assert_eq!(why, Some(WhyNotDirect::SlowerThanHub));
+    }
+    // A relay that is gone is no longer the reason.
+    world.ends[0].relay.as_mut().unwrap().fall_silent();
+    world.talk(400 * SECOND);
+    let why = world.ends[0].agent.why_not_direct();
+    assert_eq!(why, Some(WhyNotDirect::Unreachable));
 }
 
 #[test]
