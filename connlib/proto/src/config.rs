@@ -11,7 +11,7 @@ use std::{
 pub use convoy_types::{
     AllowedIpUpdate, Authorities, CandidateKind, DeviceUpdate, DirectPath, DirectPeer,
     DirectStatus, Directs, Password, PeerUpdate, Prefix, PresharedKey, PrivateKey, PublicKey,
-    Relay, RelayState, RelayStatus, RelayTransport, WhyNotDirect,
+    Relay, RelayAddress, RelayState, RelayStatus, RelayTransport, WhyNotDirect,
 };
 
 use crate::counters::Counters;
@@ -53,7 +53,7 @@ pub struct PeerSnapshot {
     /// The source address of the peer's last authentic datagram, or the configured endpoint.
     pub endpoint: Option<SocketAddr>,
     /// The TURN server that carries its data, if it cannot be reached directly.
-    pub relay: Option<SocketAddr>,
+    pub relay: Option<RelayAddress>,
     /// When the last handshake completed.
     pub last_handshake: Option<SystemTime>,
     /// Facts about the peer that its handshakes tell.

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
 };
 
-use convoy_types::{DirectPath, WhyNotDirect};
+use convoy_types::{DirectPath, RelayAddress, WhyNotDirect};
 
 use crate::config::PublicKey;
 
@@ -21,7 +21,7 @@ pub struct PeerEvent {
     /// The path to a peer that is met through a hub, or why there is none, if that has changed.
     pub path: Option<Result<DirectPath, WhyNotDirect>>,
     /// The TURN server that carries its data, or `Some(None)` if data goes directly, if that has changed.
-    pub relay: Option<Option<SocketAddr>>,
+    pub relay: Option<Option<RelayAddress>>,
 }
 
 /// Outcome of a handshake so far.
@@ -98,7 +98,7 @@ impl Followed {
     }
 
     /// Call when data to the peer takes this TURN server from now on, or none.
-    pub(crate) fn record_relay(&mut self, peer: PublicKey, server: Option<SocketAddr>) {
+    pub(crate) fn record_relay(&mut self, peer: PublicKey, server: Option<RelayAddress>) {
         if let Some(event) = self.event_of(peer) {
             event.relay = Some(server);
         }

@@ -229,7 +229,7 @@ impl Peer {
             public_key: self.public_key,
             preshared_key: self.preshared_key.as_deref().cloned(),
             endpoint: self.endpoint.map(|e| e.address),
-            relay: self.relayed.map(|it| it.server),
+            relay: self.relayed.map(|it| it.address),
             last_handshake: self.contact.latest(now, wall),
             handshakes,
             persistent_keepalive: self.timers.persistent_interval(),

@@ -181,7 +181,7 @@ impl Node {
         for (_, peer) in &mut self.peers {
             if peer
                 .relayed
-                .is_some_and(|it| it.server == to && !it.is_stream)
+                .is_some_and(|it| it.address.server == to && !it.is_stream())
             {
                 peer.path_limit = Some((limit - HEADER_LEN, until));
             }
@@ -215,11 +215,12 @@ impl Node {
             return;
         };
         let route = server.route_to(peer.address());
-        if peer.relayed.map(|it| it.server) != Some(route.server) {
-            tracing::debug!(peer = %peer.public_key, server = %route.server, "Data is relayed");
+        if peer.relayed.map(|it| it.address) != Some(route.address) {
+            let server = route.address.server;
+            tracing::debug!(peer = %peer.public_key, %server, "Data is relayed");
             peer.path_limit = None;
             self.followed
-                .record_relay(peer.public_key, Some(route.server));
+                .record_relay(peer.public_key, Some(route.address));
         }
         peer.relayed = Some(route);
         relays.users.insert(id, None);

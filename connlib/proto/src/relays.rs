@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use convoy_turn::{ChannelNumber, HEADER_LEN, Phase, header};
-use convoy_types::{Destination, MAX_UDP_PAYLOAD, Relay};
+use convoy_types::{Destination, MAX_UDP_PAYLOAD, Relay, RelayAddress, RelayTransport};
 
 pub(crate) use server::Server;
 
@@ -70,8 +70,7 @@ pub(crate) struct Relays {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relayed {
     pub(crate) relay: RelayId,
-    pub(crate) server: SocketAddr,
-    pub(crate) is_stream: bool,
+    pub(crate) address: RelayAddress,
     /// `None` while the server has no channel to the peer.
     pub(crate) channel: Option<ChannelNumber>,
 }
@@ -85,16 +84,20 @@ pub(crate) struct Wrapping {
 }
 
 impl Relayed {
+    pub(crate) fn is_stream(&self) -> bool {
+        self.address.transport != RelayTransport::Udp
+    }
+
     /// Readdresses a message of `len` bytes to the server; `None` if it cannot be sent.
     #[inline]
     pub(crate) fn wrap(&self, len: usize, destination: &mut Destination) -> Option<Wrapping> {
         let channel = self
             .channel
             .filter(|_| len + HEADER_LEN <= MAX_UDP_PAYLOAD)?;
-        (destination.to, destination.source) = (self.server, None);
+        (destination.to, destination.source) = (self.address.server, None);
         Some(Wrapping {
             header: header(channel, len),
-            stream: self.is_stream.then_some(self.relay),
+            stream: self.is_stream().then_some(self.relay),
         })
     }
 }

@@ -30,7 +30,7 @@ pub use interface_name::{InterfaceName, NameError};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};
 pub use prefix::{InvalidPrefix, Prefix};
 pub use relay::{
-    Authorities, MAX_RELAYS, Password, Relay, RelayState, RelayStatus, RelayTransport,
+    Authorities, MAX_RELAYS, Password, Relay, RelayAddress, RelayState, RelayStatus, RelayTransport,
 };
 pub use switch::Switch;
 pub use token_bucket::{Rate, TokenBucket};

@@ -34,6 +34,15 @@ impl RelayTransport {
     }
 }
 
+/// The address of a TURN server, and the transport to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayAddress {
+    /// Address and port.
+    pub server: SocketAddr,
+    /// The transport.
+    pub transport: RelayTransport,
+}
+
 /// A password; wiped from memory when dropped, never printed.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]

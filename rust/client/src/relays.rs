@@ -24,22 +24,52 @@ impl Relays {
     }
 
     /// Returns the way of data that the server at this address carries; direct without a server.
-    pub(crate) fn way(&self, server: Option<SocketAddr>) -> Way {
+    pub(crate) fn way(&self, server: Option<SocketAddr>, transport: Option<RelayTransport>) -> Way {
         let Some(server) = server else {
             return Way::Direct;
         };
         let mut told = self.told.iter().flatten();
-        // The event names no transport: of two, the one that bounds packets.
-        let is_datagrams =
-            told.any(|it| it.server == server && it.transport == RelayTransport::Udp);
-        match is_datagrams {
-            true => Way::Relay,
-            false => Way::Stream,
+        let mut has_udp =
+            || told.any(|it| it.server == server && it.transport == RelayTransport::Udp);
+        match transport {
+            Some(RelayTransport::Udp) => Way::Relay,
+            // A process of an earlier version names no transport: of two, the one that bounds packets.
+            None if has_udp() => Way::Relay,
+            _ => Way::Stream,
         }
     }
 
     /// Records a message that the process has received.
     pub(crate) fn note_told(&mut self, relays: Vec<Relay>) {
         self.told = Some(relays);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_proto::config::{Authorities, Password};
+
+    use super::*;
+
+    #[test]
+    fn the_way_is_that_of_the_transport_even_if_one_address_has_two() {
+        let server: SocketAddr = "192.0.2.9:3478".parse().unwrap();
+        let mut relays = Relays::default();
+        let by = |transport| Relay {
+            host: "turn.example.org".to_owned(),
+            server,
+            transport,
+            user: "alice".to_owned(),
+            password: Password("secret".to_owned()),
+            authorities: Authorities::default(),
+        };
+        relays.note_told(vec![by(RelayTransport::Udp), by(RelayTransport::Tcp)]);
+        let way = |transport| relays.way(Some(server), transport);
+        assert_eq!(way(Some(RelayTransport::Udp)), Way::Relay);
+        assert_eq!(way(Some(RelayTransport::Tcp)), Way::Stream);
+        assert_eq!(way(None), Way::Relay);
+        assert_eq!(relays.way(None, None), Way::Direct);
+        relays.note_told(vec![by(RelayTransport::Tls)]);
+        assert_eq!(relays.way(Some(server), None), Way::Stream);
     }
 }

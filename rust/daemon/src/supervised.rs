@@ -375,8 +375,13 @@ impl<T: Handshakes> Supervised<T> {
             })
             .await;
         }
-        if let Some(server) = event.relay {
-            self.tell(&ToSupervisor::Relay { peer, server }).await;
+        if let Some(relay) = event.relay {
+            self.tell(&ToSupervisor::Relay {
+                peer,
+                server: relay.map(|it| it.server),
+                transport: relay.map(|it| it.transport),
+            })
+            .await;
         }
         if let Some(outcome) = event.handshake {
             self.tell(&ToSupervisor::Handshake {

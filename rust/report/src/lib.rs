@@ -105,6 +105,9 @@ pub struct Peer {
     /// Address and port of the TURN server that carries its data; absent if data goes directly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
+    /// Transport to it: `udp`, `tcp` or `tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relay_transport: Option<String>,
     /// Networks, in the order in which they were added.
     pub allowed_ips: Vec<String>,
     /// In seconds; 0 for none.

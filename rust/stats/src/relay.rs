@@ -37,12 +37,10 @@ pub fn words(relay: &RelayServer) -> String {
 }
 
 /// Words the way that data to a peer takes, behind `path: `; `None` if it is the direct one.
-pub fn path(peer: &Peer, relays: &[RelayServer]) -> Option<String> {
+pub fn path(peer: &Peer) -> Option<String> {
     let server = peer.relay.as_ref()?;
-    let relay = relays
-        .iter()
-        .find(|it| it.server == *server && it.peers > 0);
-    let transport = relay.map(|it| format!(" ({})", it.transport));
+    let transport = peer.relay_transport.as_ref();
+    let transport = transport.map(|it| format!(" ({it})"));
     Some(format!("relay {server}{}", transport.unwrap_or_default()))
 }
 
@@ -77,16 +75,12 @@ mod tests {
             shown(failed),
             format!("{head}failed: the relay does not answer")
         );
-        let relay = RelayServer {
-            server: "192.0.2.9:3478".to_owned(),
-            transport: "udp".to_owned(),
-            peers: 1,
-            ..RelayServer::default()
-        };
         let mut peer = Peer::default();
-        assert_eq!(path(&peer, std::slice::from_ref(&relay)), None);
-        peer.relay = Some(relay.server.clone());
-        let path = path(&peer, &[relay]);
-        assert_eq!(path.as_deref(), Some("relay 192.0.2.9:3478 (udp)"));
+        assert_eq!(path(&peer), None);
+        peer.relay = Some("192.0.2.9:3478".to_owned());
+        assert_eq!(path(&peer).as_deref(), Some("relay 192.0.2.9:3478"));
+        peer.relay_transport = Some("tls".to_owned());
+        let path = path(&peer);
+        assert_eq!(path.as_deref(), Some("relay 192.0.2.9:3478 (tls)"));
     }
 }

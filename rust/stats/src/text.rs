@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::{
     direct,
     figures::{binary, grouped, percentile},
+    relay,
 };
 
 /// Ranges of values that share a bar. 50 is a full batch, 64 the maximum of one send.
@@ -169,8 +170,8 @@ fn write_peer(out: &mut String, title: &str, peer: &Peer, now: Timestamp) -> fmt
             "  {name:<10}{packets:>18} packets{bytes:>14} encrypted"
         )?;
     }
-    if let Some(relay) = &peer.relay {
-        writeln!(out, "  by the relay {relay}")?;
+    if let Some(path) = relay::path(peer) {
+        writeln!(out, "  by the {path}")?;
     }
     let mut directs = peer.direct.iter();
     directs.try_for_each(|direct| writeln!(out, "  {}", direct::line(direct)))

@@ -12,7 +12,7 @@ use std::{
 use convoy_process::paragraph::fill;
 use convoy_report::{
     CarriedStatus, Condition, ForwardStatus, NatStatus, PeerState, PeerStatus, PortForwardStatus,
-    PortMappingStatus, Rate, RelayServer, Status, Statuses, ViaStatus,
+    PortMappingStatus, Rate, Status, Statuses, ViaStatus,
 };
 use convoy_stats::{binary, direct, relay};
 use jiff::Timestamp;
@@ -75,18 +75,13 @@ fn write_status(out: &mut String, status: &Status, now: Timestamp) -> fmt::Resul
         field(out, "relay", relay::words(server))?;
     }
     let mut peers = status.peers.iter();
-    peers.try_for_each(|peer| write_peer(out, peer, &status.relays, now))?;
+    peers.try_for_each(|peer| write_peer(out, peer, now))?;
     let mut via = status.via.iter();
-    via.try_for_each(|via| write_via(out, via, &status.relays, now))
+    via.try_for_each(|via| write_via(out, via, now))
 }
 
 /// The tunnel through which this one goes.
-fn write_via(
-    out: &mut String,
-    via: &ViaStatus,
-    relays: &[RelayServer],
-    now: Timestamp,
-) -> fmt::Result {
+fn write_via(out: &mut String, via: &ViaStatus, now: Timestamp) -> fmt::Result {
     writeln!(out, "\nthrough: {}", via.name)?;
     let config = via.config.as_ref();
     optional(out, "configuration", config.map(|path| path.display()))?;
@@ -95,7 +90,7 @@ fn write_via(
         counters::write_outer(out, stats)?;
     }
     let mut peers = via.peers.iter();
-    peers.try_for_each(|peer| write_peer(out, peer, relays, now))
+    peers.try_for_each(|peer| write_peer(out, peer, now))
 }
 
 /// Whether it is up, and for how long.
@@ -209,12 +204,7 @@ fn processes(status: &Status) -> Option<String> {
     (!pids.is_empty()).then(|| pids.join(", "))
 }
 
-fn write_peer(
-    out: &mut String,
-    status: &PeerStatus,
-    relays: &[RelayServer],
-    now: Timestamp,
-) -> fmt::Result {
+fn write_peer(out: &mut String, status: &PeerStatus, now: Timestamp) -> fmt::Result {
     let peer = &status.peer;
     let name = status.name.as_ref().map(|name| format!(" ({name})"));
     let name = name.unwrap_or_default();
@@ -224,7 +214,7 @@ fn write_peer(
     let is_shared = peer.has_preshared_key;
     optional(out, "preshared key", is_shared.then_some("(hidden)"))?;
     optional(out, "endpoint", peer.endpoint.as_ref())?;
-    optional(out, "path", relay::path(peer, relays))?;
+    optional(out, "path", relay::path(peer))?;
     let allowed = match peer.allowed_ips.is_empty() {
         true => "(none)".to_owned(),
         false => peer.allowed_ips.join(", "),

@@ -18,7 +18,10 @@ use std::{
 
 use convoy_config::{Config, decode_key, encode_key};
 use convoy_portmap::ForwardedPort;
-use convoy_proto::{Outcome, config::PublicKey};
+use convoy_proto::{
+    Outcome,
+    config::{PublicKey, RelayTransport},
+};
 use convoy_report::Report;
 use tokio::sync::mpsc;
 
@@ -188,7 +191,13 @@ impl Events {
     }
 
     /// Call when data to a peer takes another TURN server, or none.
-    pub fn relay(&mut self, config: &Config, peer: PublicKey, server: Option<SocketAddr>) {
+    pub fn relay(
+        &mut self,
+        config: &Config,
+        peer: PublicKey,
+        server: Option<SocketAddr>,
+        transport: Option<RelayTransport>,
+    ) {
         let mut peers = config.peers.iter();
         let Some(known) = peers.find(|it| it.public_key.value == peer) else {
             return;
@@ -196,6 +205,7 @@ impl Events {
         self.publish(What::RelayChanged {
             peer: model::Peer::new(&peer, known.friendly_name.as_deref(), None),
             relay: server.map(|server| server.to_string()),
+            transport: transport.map(|it| it.name().to_owned()),
         });
     }
 

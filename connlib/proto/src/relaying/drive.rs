@@ -187,10 +187,10 @@ impl Node {
             peer.relayed = best
                 .or(relays.servers.first())
                 .map(|it| it.route_to(Some(endpoint)));
-            if peer.relayed.map(|it| it.server) != Some(relayed.server) {
+            let address = peer.relayed.map(|it| it.address);
+            if address != Some(relayed.address) {
                 peer.path_limit = None;
-                let server = peer.relayed.map(|it| it.server);
-                self.followed.record_relay(peer.public_key, server);
+                self.followed.record_relay(peer.public_key, address);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use convoy_turn::{Client, Credentials, Failure, Phase, Server as Address, Transport};
-use convoy_types::{Relay, RelayState, RelayStatus, RelayTransport};
+use convoy_types::{Relay, RelayAddress, RelayState, RelayStatus, RelayTransport};
 
 use super::{RelayId, Relayed};
 
@@ -57,8 +57,10 @@ impl Server {
     pub(crate) fn route_to(&self, to: Option<SocketAddr>) -> Relayed {
         Relayed {
             relay: self.id,
-            server: self.relay.server,
-            is_stream: self.is_stream(),
+            address: RelayAddress {
+                server: self.relay.server,
+                transport: self.relay.transport,
+            },
             channel: to.and_then(|to| self.client.channel(to)),
         }
     }

@@ -7,7 +7,10 @@ mod world;
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_proto::{config::RelayState, counters::DropReason};
+use convoy_proto::{
+    config::{RelayState, RelayTransport},
+    counters::DropReason,
+};
 
 use common::SECOND;
 use world::{Firewall, PASSWORD, World, relay};
@@ -26,7 +29,8 @@ fn a_peer_behind_blocked_udp_gets_data_by_the_relay_and_keeps_its_endpoint() {
     let snapshot = world.snapshot();
     let peer = &snapshot.peers[0];
     assert_eq!(peer.endpoint, Some(world.peers[0].address));
-    assert_eq!(peer.relay, Some(world.server_address));
+    let by = peer.relay.map(|it| (it.server, it.transport));
+    assert_eq!(by, Some((world.server_address, RelayTransport::Udp)));
     let state = &snapshot.relays[0];
     assert!(matches!(state.state, RelayState::Ready(_)), "{state:?}");
     assert_eq!(state.carries, 1);
@@ -177,7 +181,11 @@ fn two_peers_share_an_allocation_and_one_of_them_may_be_direct() {
         }
         world.run(SECOND);
     }
-    let relays: Vec<_> = world.snapshot().peers.iter().map(|it| it.relay).collect();
+    let peers = world.snapshot().peers;
+    let relays: Vec<_> = peers
+        .iter()
+        .map(|it| it.relay.map(|by| by.server))
+        .collect();
     assert_eq!(relays, [Some(world.server_address), None]);
     assert_eq!(
         (world.received(0).len(), world.received(1).len()),

@@ -115,7 +115,11 @@ fn packets_arrive_in_order(transport: RelayTransport) {
     assert!(server.relayed() >= 80);
     assert!(matches!(state(&a), RelayState::Ready(_)));
     let peer = &a.snapshot().peers[0];
-    assert_eq!(peer.relay, Some(server.address));
+    let by = peer.relay.map(|it| (it.server, it.transport));
+    assert_eq!(
+        by,
+        Some((server.address, relay(server.address, &options).transport))
+    );
     assert_eq!(peer.endpoint.map(|it| it.ip()), Some(BLOCKED.into()));
 }
 

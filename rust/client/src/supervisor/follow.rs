@@ -7,7 +7,7 @@ use convoy_endpoints::Changes;
 use convoy_host::Desired;
 use convoy_keeper::KeptTunnel;
 use convoy_path_mtu::Narrow;
-use convoy_proto::config::{DeviceUpdate, PublicKey};
+use convoy_proto::config::{DeviceUpdate, PublicKey, RelayTransport};
 use convoy_supervision::events::What;
 use tracing::{debug, error, warn};
 
@@ -113,8 +113,13 @@ impl Supervisor {
     }
 
     /// Fits the MTU to the way that a peer's data takes from now on.
-    pub(super) async fn take_way(&mut self, peer: PublicKey, server: Option<SocketAddr>) {
-        let way = self.relays.way(server);
+    pub(super) async fn take_way(
+        &mut self,
+        peer: PublicKey,
+        server: Option<SocketAddr>,
+        transport: Option<RelayTransport>,
+    ) {
+        let way = self.relays.way(server, transport);
         let is_limit_new = self.path_mtu.took_way(peer, way);
         if is_limit_new && let Err(error) = self.apply().await {
             warn!("cannot fit the MTU to another way: {error:#}");

@@ -150,9 +150,13 @@ impl Supervisor {
                 kind,
                 why,
             } => self.events.path(&self.config, peer, (remote, kind, why)),
-            TunnelEvent::Relay { peer, server } => {
-                self.take_way(peer, server).await;
-                self.events.relay(&self.config, peer, server);
+            TunnelEvent::Relay {
+                peer,
+                server,
+                transport,
+            } => {
+                self.take_way(peer, server, transport).await;
+                self.events.relay(&self.config, peer, server, transport);
             }
             // Left to the state.
             TunnelEvent::Asks { .. } | TunnelEvent::Ended { .. } | TunnelEvent::Died => {}

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use convoy_proto::config::{DirectPeer, Directs, Prefix, Relay};
+use convoy_proto::config::{DirectPeer, Directs, Prefix, Relay, RelayTransport};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use super::key::{Key, Secret};
@@ -77,6 +77,9 @@ pub enum ToSupervisor {
         peer: Key,
         /// The server's address and port.
         server: Option<SocketAddr>,
+        /// The transport to it.
+        #[serde(default)]
+        transport: Option<RelayTransport>,
     },
     /// The tunnel is ending in an orderly way.
     Ended {
@@ -204,7 +207,7 @@ pub struct Direct {
 
 #[cfg(test)]
 mod tests {
-    use convoy_proto::config::{Authorities, Password, PrivateKey, PublicKey, RelayTransport};
+    use convoy_proto::config::{Authorities, Password, PrivateKey, PublicKey};
 
     use super::{
         super::outer::{OuterPeer, OwnSecret},
@@ -285,8 +288,14 @@ mod tests {
         );
         let server = Some("192.0.2.9:3478".parse().unwrap());
         passes(
-            &ToSupervisor::Relay { peer, server },
-            &format!(r#"{{"type":"relay","peer":"{key}","server":"192.0.2.9:3478"}}"#),
+            &ToSupervisor::Relay {
+                peer,
+                server,
+                transport: Some(RelayTransport::Tls),
+            },
+            &format!(
+                r#"{{"type":"relay","peer":"{key}","server":"192.0.2.9:3478","transport":"tls"}}"#
+            ),
         );
         let reason = "SIGTERM".to_owned();
         passes(

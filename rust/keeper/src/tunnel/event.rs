@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 
 use convoy_daemon::supervised::protocol::ToSupervisor;
-use convoy_proto::{Outcome, config::PublicKey};
+use convoy_proto::{
+    Outcome,
+    config::{PublicKey, RelayTransport},
+};
 
 /// An event of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub enum TunnelEvent {
         peer: PublicKey,
         /// The server's address and port; `None` if data goes directly.
         server: Option<SocketAddr>,
+        /// The transport to it; `None` from a process of an earlier version as well.
+        transport: Option<RelayTransport>,
     },
     /// The tunnel announces its end and the reason; [`TunnelProcess::stop`](super::TunnelProcess::stop) waits for the
     /// end.
@@ -102,9 +107,14 @@ impl TunnelEvent {
                 kind,
                 why,
             }),
-            ToSupervisor::Relay { peer, server } => Some(Self::Relay {
+            ToSupervisor::Relay {
+                peer,
+                server,
+                transport,
+            } => Some(Self::Relay {
                 peer: peer.0,
                 server,
+                transport,
             }),
             ToSupervisor::Ended { reason } => Some(Self::Ended { reason }),
             ToSupervisor::Hello { .. } | ToSupervisor::Unknown => None,

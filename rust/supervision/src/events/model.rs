@@ -70,6 +70,8 @@ pub enum What {
         peer: Peer,
         /// Address and port of the TURN server; without one, data goes directly.
         relay: Option<String>,
+        /// Transport to it: `udp`, `tcp` or `tls`.
+        transport: Option<String>,
     },
     /// Datagrams leave by another device, gateway or source address than before.
     NetworkChanged,
@@ -199,8 +201,16 @@ impl fmt::Display for What {
                     ),
                 }
             }
-            Self::RelayChanged { peer, relay } => match relay {
-                Some(relay) => write!(f, "{peer} is reached by the relay {relay}"),
+            Self::RelayChanged {
+                peer,
+                relay,
+                transport,
+            } => match relay {
+                Some(relay) => {
+                    write!(f, "{peer} is reached by the relay {relay}")?;
+                    let mut transport = transport.iter();
+                    transport.try_for_each(|it| write!(f, " ({it})"))
+                }
                 None => write!(f, "{peer} is reached directly, without a relay"),
             },
             Self::NetworkChanged => f.write_str("the network has changed"),
@@ -300,6 +310,21 @@ mod tests {
         let by_hub = changed(None, Some("unreachable")).to_string();
         let expected = "10.8.0.3 is reached by the hub: none of its addresses answers";
         assert_eq!(by_hub, expected);
+    }
+
+    #[test]
+    fn a_relay_is_told_with_its_transport() {
+        let changed = |relay: Option<&str>, transport: Option<&str>| What::RelayChanged {
+            peer: Peer::new(&PublicKey([7; 32]), Some("Office"), None),
+            relay: relay.map(str::to_owned),
+            transport: transport.map(str::to_owned),
+        };
+        let by_tls = changed(Some("192.0.2.9:443"), Some("tls")).to_string();
+        assert_eq!(by_tls, "Office is reached by the relay 192.0.2.9:443 (tls)");
+        let unknown = changed(Some("192.0.2.9:443"), None).to_string();
+        assert_eq!(unknown, "Office is reached by the relay 192.0.2.9:443");
+        let directly = changed(None, None).to_string();
+        assert_eq!(directly, "Office is reached directly, without a relay");
     }
 
     #[test]

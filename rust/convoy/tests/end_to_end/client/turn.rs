@@ -45,6 +45,7 @@ fn behind_blocked_udp_a_stock_server_is_reached_by_turn_and_directly_once_it_pas
     world.reaches_all_behind();
     let changed = events.until("relay_changed");
     assert_eq!(changed["relay"], SERVER, "{changed}");
+    assert_eq!(changed["transport"], "udp", "{changed}");
     let status = is_shown(&world, SERVER, "udp");
     assert_eq!(status["peers"][0]["endpoint"], PEER, "{status}");
     let shown = world.shell("wg show wg0 endpoints");
