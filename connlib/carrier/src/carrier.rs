@@ -35,6 +35,15 @@ enum State {
     Closed(Closed),
 }
 
+/// Whole frames that a stream has left at its end, without those that TLS or the socket had taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Arrived, but not taken.
+    pub inbound: usize,
+    /// Not sent, or not to the end.
+    pub outbound: usize,
+}
+
 /// How far a stream is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase<'a> {
@@ -163,11 +172,15 @@ impl Carrier {
     }
 
     /// Tells the server that this is the end, if it listens, and closes the stream. Frames that wait are sent as far as
-    /// the socket takes them.
-    pub fn end(mut self) {
+    /// the socket takes them; returns those left.
+    pub fn end(mut self) -> Left {
         self.flush();
         if let State::Connected(wire) = &mut self.state {
             wire.say_goodbye();
+        }
+        Left {
+            inbound: self.frames().count(),
+            outbound: self.outbound.count(),
         }
     }
 

@@ -32,7 +32,7 @@ mod socket;
 mod tls;
 mod wire;
 
-pub use carrier::{Carrier, Phase};
+pub use carrier::{Carrier, Left, Phase};
 pub use error::{Closed, InvalidName, InvalidRoots};
 pub use inbound::MAX_INBOUND;
 pub use opening::Prepare;

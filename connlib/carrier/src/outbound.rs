@@ -1,6 +1,6 @@
 //! Frames that wait to be sent.
 
-use convoy_turn::padding;
+use convoy_turn::{frame_len, padding};
 use thiserror::Error;
 
 /// Most bytes that wait for the socket. Further frames are dropped, as a full router would do.
@@ -18,6 +18,8 @@ pub struct Full;
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     bytes: Vec<u8>,
+    /// The first of them that end a frame whose beginning has been removed.
+    tail: usize,
     sent: usize,
     dropped: u64,
 }
@@ -39,6 +41,8 @@ impl Outbound {
         }
         if self.bytes.len() + frame.len() + padding > MAX_OUTBOUND {
             // At most once for each time that the socket has taken something.
+            let first_end = self.ends().find(|end| *end >= self.sent);
+            self.tail = first_end.unwrap_or(self.sent) - self.sent;
             self.bytes.drain(..self.sent);
             self.sent = 0;
         }
@@ -63,12 +67,30 @@ impl Outbound {
         &self.bytes[self.sent..]
     }
 
+    /// Returns the number of frames that wait, one of them perhaps in part.
+    pub(crate) fn count(&self) -> usize {
+        self.ends().filter(|end| *end > self.sent).count()
+    }
+
+    /// The ends of all frames, of those sent as well.
+    fn ends(&self) -> impl Iterator<Item = usize> {
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let rest = self.bytes.get(start..)?;
+            start += match self.tail {
+                tail @ 1.. if start == 0 => tail,
+                _ => frame_len(rest).ok().flatten()?,
+            };
+            Some(start)
+        })
+    }
+
     /// Removes the oldest `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
         self.sent += count;
         if self.sent == self.bytes.len() {
             self.bytes.clear();
-            self.sent = 0;
+            (self.tail, self.sent) = (0, 0);
         }
     }
 }
@@ -101,6 +123,28 @@ mod tests {
         }
         while outbound.append_control(&[0; 200]).is_ok() {}
         assert!(outbound.waiting().len() <= MAX_OUTBOUND);
+    }
+
+    #[test]
+    fn frames_that_wait_are_counted_wherever_the_socket_has_stopped() {
+        let mut outbound = Outbound::default();
+        let frame = [&[0x40, 0, 0x03, 0xE5][..], &[7; 997]].concat();
+        let size = frame.len().next_multiple_of(4);
+        let mut waiting = 0;
+        // The buffer is made anew twice, once within a frame.
+        for step in [3 * size + 2, 0, size, 7 * size - 2] {
+            while outbound.append(&frame).is_ok() {
+                waiting += size;
+            }
+            assert_eq!(outbound.count(), waiting.div_ceil(size));
+            outbound.advance(step);
+            waiting -= step;
+            assert_eq!(outbound.count(), waiting.div_ceil(size));
+        }
+        outbound.advance(waiting);
+        assert_eq!(outbound.count(), 0);
+        outbound.append(&frame).unwrap();
+        assert_eq!(outbound.count(), 1);
     }
 
     #[test]

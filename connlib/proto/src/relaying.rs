@@ -23,6 +23,7 @@ use convoy_turn::HEADER_LEN;
 use convoy_types::{MAX_RELAYS, Relay, RelayStatus};
 
 use crate::{
+    counters::DropReason,
     handshake::Way,
     node::Node,
     relays::{RelayEvent, RelayFrame, RelayId, Server},
@@ -59,12 +60,15 @@ impl Node {
         for mut server in former {
             server.client.end(now);
             self.send_messages(&mut relays, &mut server);
+            let dropped = server.client.take_dropped();
+            let drops = &mut self.counters.drops;
+            drops.add(DropReason::OutboundRelayNotReady, dropped);
             if server.is_stream() {
                 relays.events.push_back(RelayEvent::Close(server.id));
             }
         }
-        let is_empty = relays.servers.is_empty() && relays.events.is_empty();
-        self.relays = Some(relays).filter(|_| !is_empty);
+        let has_work = !relays.events.is_empty() || !relays.frames.is_empty();
+        self.relays = Some(relays).filter(|it| has_work || !it.servers.is_empty());
         match self.relays {
             Some(_) => self.update_relays(now),
             None => self.forget_routes_by_relay(),
@@ -148,14 +152,19 @@ impl Node {
         };
         relays.users.clear();
         relays.needs.clear();
-        relays.frames.clear();
+        let mut dropped = relays.frames.drain(..).count() as u64;
         let servers = std::mem::take(&mut relays.servers);
-        for server in servers {
+        for mut server in servers {
+            server.client.drop_held();
+            dropped += server.client.take_dropped();
             if server.is_stream() && server.is_asked {
                 relays.events.push_back(RelayEvent::Close(server.id));
             }
             relays.servers.extend(Server::new(server.id, server.relay));
         }
+        self.counters
+            .drops
+            .add(DropReason::OutboundLinkDown, dropped);
         self.deadlines.arm_relays(None);
         self.forget_routes_by_relay();
     }

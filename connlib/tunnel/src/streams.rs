@@ -15,6 +15,7 @@ use convoy_gso::udp::Privileged;
 use convoy_proto::{
     Node, RelayId, SinkFull,
     config::{Relay, RelayTransport},
+    counters::DropReason,
 };
 use tracing::debug;
 
@@ -78,8 +79,13 @@ impl Streams {
         }
     }
 
-    pub(crate) fn begin(&mut self, id: RelayId, relay: &Relay) -> Result<(), String> {
-        self.close(id);
+    pub(crate) fn begin(
+        &mut self,
+        id: RelayId,
+        relay: &Relay,
+        node: &mut Node,
+    ) -> Result<(), String> {
+        self.close(id, node);
         if self.open.len() == MAX_STREAMS {
             return Err("there are too many streams to relays".to_owned());
         }
@@ -101,34 +107,42 @@ impl Streams {
         })
     }
 
-    pub(crate) fn close(&mut self, id: RelayId) {
+    pub(crate) fn close(&mut self, id: RelayId, node: &mut Node) {
         if let Some(n) = self.open.iter().position(|(it, _)| *it == id) {
-            self.open.swap_remove(n).1.end();
+            end(self.open.swap_remove(n).1, node);
         }
     }
 
     pub(crate) fn flush(&mut self, node: &mut Node, now: Duration) {
-        self.open.retain_mut(|(id, carrier)| {
+        // What has arrived before the end counts.
+        let ended = self.open.extract_if(.., |(_, carrier)| {
             carrier.flush();
-            // What has arrived before the end counts.
-            match carrier.phase() {
-                Phase::Closed(why) if !carrier.has_frame() => {
-                    debug!(%why, "The stream to a relay has ended");
-                    node.relay_closed(*id, &why.to_string(), now);
-                    false
-                }
-                _ => true,
-            }
+            matches!(carrier.phase(), Phase::Closed(_)) && !carrier.has_frame()
         });
+        for (id, carrier) in ended {
+            if let Phase::Closed(why) = carrier.phase() {
+                debug!(%why, "The stream to a relay has ended");
+                node.relay_closed(id, &why.to_string(), now);
+            }
+            end(carrier, node);
+        }
     }
 
     /// Ends all streams: they have another mark than new ones would have.
     pub(crate) fn close_all(&mut self, node: &mut Node, now: Duration) {
         for (id, carrier) in self.open.drain(..) {
-            carrier.end();
+            end(carrier, node);
             node.relay_closed(id, "the firewall mark has changed", now);
         }
     }
+}
+
+/// Ends a stream, and counts the frames that it leaves.
+fn end(carrier: Carrier, node: &mut Node) {
+    let left = carrier.end();
+    let drops = &mut node.counters().drops;
+    drops.add(DropReason::InboundRelayGone, left.inbound as u64);
+    drops.add(DropReason::OutboundRelayNotReady, left.outbound as u64);
 }
 
 fn tls(relay: &Relay) -> Result<Tls, String> {

@@ -244,6 +244,11 @@ impl Client {
         held.take(is_bound, now)
     }
 
+    /// Drops the held datagrams: nobody will send them.
+    pub fn drop_held(&mut self) {
+        self.held.retain(|_| false);
+    }
+
     /// Returns the number of held datagrams dropped since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         self.held.take_dropped()
@@ -370,6 +375,7 @@ impl Client {
     /// Gives the allocation back. Send what [`Self::poll_transmit`] returns, once; the client stays silent then.
     pub fn end(&mut self, now: Duration) {
         self.delete(now);
+        self.drop_held();
         self.state = State::Ended;
     }
 

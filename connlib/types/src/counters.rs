@@ -47,12 +47,15 @@ drop_reasons! {
     OutboundQueueFull = "outbound_queue_full",
     /// Outbound: a cookie reply, as very many waited.
     OutboundCookieLost = "outbound_cookie_lost",
-    /// Outbound: the peer is reached through a TURN server that has no channel to it (yet), or whose queue is full.
+    /// Outbound: the peer is reached through a TURN server that has no channel to it (yet), or whose queue is full, or
+    /// whose stream has ended.
     OutboundRelayNotReady = "outbound_relay_not_ready",
     /// Inbound: through a channel of a TURN server that leads to no peer.
     InboundRelayUnknownChannel = "inbound_relay_unknown_channel",
     /// Inbound: from a TURN server's address, but neither an answer of the server nor a relayed datagram.
     InboundRelayStranger = "inbound_relay_stranger",
+    /// Inbound: through the stream of a TURN server that has been removed, or that is not needed any longer.
+    InboundRelayGone = "inbound_relay_gone",
     /// Outbound: the first hop's interface has no address of the second hop's family.
     OutboundViaNoAddress = "outbound_via_no_address",
     /// Inbound: not a WireGuard message, by its type or length.

@@ -35,6 +35,7 @@ impl Node {
         for bytes in frames {
             let server = self.relays.as_mut().and_then(|it| it.server(relay));
             let Some(server) = server.filter(|it| it.is_stream()) else {
+                self.counters.drops.add(DropReason::InboundRelayGone, 1);
                 handled.datagrams += 1;
                 continue;
             };

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use convoy_proto::{
-    PacketSink,
+    PacketSink, RelayEvent, RelayId,
     config::{RelayState, RelayTransport},
     counters::DropReason,
 };
@@ -136,16 +136,7 @@ fn truncated_messages_of_the_server_change_nothing() {
 #[test]
 fn frames_of_a_server_without_a_stream_are_ignored() {
     let mut world = World::new(Firewall::OnlyTurn);
-    let mut stream = relay(world.server_address);
-    stream.transport = RelayTransport::Tls;
-    world.a.node.set_relays(&[stream], world.now);
-    world.a_sends(0, b"hello");
-    world.run(Duration::from_secs(6));
-    let event = world.a.node.poll_relay_event();
-    let Some(convoy_proto::RelayEvent::Connect(id, wanted)) = event else {
-        panic!("{event:?}");
-    };
-    assert_eq!(wanted.server, world.server_address);
+    let id = connecting(&mut world);
     let frames = [&b"\x40\x00\x00\x00"[..], b"\x01\x03\x00\x00"];
     let handled = world
         .a
@@ -162,6 +153,56 @@ fn frames_of_a_server_without_a_stream_are_ignored() {
     world.a.node.relay_closed(id, "reset", world.now);
     let state = world.snapshot().relays[0].state.clone();
     assert_eq!(state, RelayState::Failed("reset".to_owned()));
+}
+
+#[test]
+fn frames_of_a_server_that_has_been_removed_are_counted() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let id = connecting(&mut world);
+    world.a.node.set_relays(&[], world.now);
+    let frames = [&b"\x40\x00\x00\x00"[..], b"\x01\x03\x00\x00"];
+    let node = &mut world.a.node;
+    let handled = node.handle_relay_frames(id, frames, world.now, &mut Full);
+    assert_eq!(handled.datagrams, 2);
+    assert_eq!(world.a.drops(DropReason::InboundRelayGone), 2);
+}
+
+#[test]
+fn messages_that_wait_for_a_server_are_counted_when_it_is_removed() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let silent = relay(SocketAddr::from(([203, 0, 113, 7], 3478)));
+    world.a.node.set_relays(&[silent], world.now);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(6));
+    assert_eq!(world.a.drops(DropReason::OutboundRelayNotReady), 0);
+    world.a.node.set_relays(&[], world.now);
+    assert_eq!(world.a.drops(DropReason::OutboundRelayNotReady), 1);
+}
+
+#[test]
+fn messages_and_frames_that_wait_for_a_server_are_counted_when_the_link_goes_down() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let id = connecting(&mut world);
+    world.a.node.relay_opened(id, world.now);
+    world.a.node.set_link(false, world.now);
+    // The packet, the initiation for it, and the request to the server.
+    assert_eq!(world.a.drops(DropReason::OutboundLinkDown), 3);
+    assert_eq!(world.a.node.poll_relay_frame(), None);
+}
+
+/// Lets a server by TLS be asked for; returns its identifier.
+fn connecting(world: &mut World) -> RelayId {
+    let mut stream = relay(world.server_address);
+    stream.transport = RelayTransport::Tls;
+    world.a.node.set_relays(&[stream], world.now);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(6));
+    let event = world.a.node.poll_relay_event();
+    let Some(RelayEvent::Connect(id, wanted)) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(wanted.server, world.server_address);
+    id
 }
 
 /// Takes no packet.

@@ -106,9 +106,9 @@ impl EventLoop {
         streams.mark = self.fwmark;
         while let Some(event) = node.poll_relay_event() {
             match event {
-                RelayEvent::Close(id) => streams.close(id),
+                RelayEvent::Close(id) => streams.close(id, node),
                 RelayEvent::Connect(id, relay) => {
-                    if let Err(why) = streams.begin(id, &relay) {
+                    if let Err(why) = streams.begin(id, &relay, node) {
                         node.relay_closed(id, &why, now);
                     }
                 }

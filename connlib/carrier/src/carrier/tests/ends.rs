@@ -28,6 +28,36 @@ async fn what_arrived_before_a_half_closed_stream_is_delivered() {
 }
 
 #[tokio::test]
+async fn frames_that_a_stream_leaves_are_told_by_direction() {
+    let (done, is_done) = mpsc::channel::<()>();
+    let (server, stream) = serve(move |mut stream| {
+        stream.write_all(&frame(1, 5)).unwrap();
+        stream.write_all(&frame(2, 5)).unwrap();
+        // Until the client has gone; it reads nothing.
+        is_done.recv()
+    });
+    let mut carrier = Carrier::open(server, None, None);
+    while carrier.frames().count() < 2 {
+        step(&mut carrier).await;
+    }
+    // Until neither the kernel nor the buffer has room.
+    for n in 0.. {
+        if carrier.append(&frame(n, 1_400)).is_err() {
+            break;
+        }
+        carrier.flush();
+    }
+    let waiting = carrier.outbound.waiting().len();
+    let left = carrier.end();
+    assert_eq!(left.inbound, 2);
+    // The socket may have taken a little more, the first frame in part.
+    let most = waiting.div_ceil(frame(0, 1_400).len());
+    assert!((1..=most).contains(&left.outbound), "{left:?}");
+    drop(done);
+    stream.join().unwrap().unwrap_err();
+}
+
+#[tokio::test]
 async fn a_reset_ends_the_stream() {
     let (server, _) = serve(|stream| {
         let linger = libc::linger {
