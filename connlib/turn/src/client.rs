@@ -7,7 +7,7 @@ use crate::{
     channel::ChannelNumber,
     control::{Change, Control, Handled},
     credentials::Credentials,
-    error::{Failure, TooManyPeers},
+    error::{Failure, STALE_NONCE, TooManyPeers},
     held::Held,
     refresh::{Progress, Refresh},
     server::{Server, Transport},
@@ -496,7 +496,11 @@ impl Client {
             if let Some(change) = change {
                 self.handle_change(change, now);
             } else if due.is_none() {
-                self.fail(Failure::Lost, now);
+                let failure = match &self.state {
+                    State::Ready { .. } => Failure::Lost,
+                    _ => Failure::Silent,
+                };
+                self.fail(failure, now);
             }
             if is_quiet && !self.ask_for_channels(now) {
                 break;
@@ -557,12 +561,18 @@ impl Client {
         let Some(peer) = self.peers.iter_mut().find(|it| it.address == address) else {
             return;
         };
-        if peer.channel.is_some() || failure == Failure::Lost {
+        let failure = match peer.channel {
             // The server refuses to refresh it: it has forgotten the allocation, and the library would not ask
             // for the same channel again for minutes.
-            self.events.push_back(Event::Failed(Failure::Lost));
-            self.fail(Failure::Lost, now);
-            return;
+            Some(_) => Failure::Lost,
+            None => failure,
+        };
+        let is_servers = matches!(
+            failure,
+            Failure::Lost | Failure::Silent | Failure::Refused(STALE_NONCE)
+        );
+        if is_servers {
+            return self.fail(failure, now);
         }
         peer.ask_at = Some(now + LONGEST_PAUSE);
         self.events.push_back(Event::Failed(failure));

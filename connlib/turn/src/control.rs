@@ -123,6 +123,8 @@ impl Control {
 
     /// Advances the library's timers; returns when to do so again, or `None` if the client has ended.
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Duration> {
+        // That a signed request has timed out, the library says only when it is called once more.
+        let _ = self.client.poll(at(now));
         match self.client.poll(at(now)) {
             TurnPollRet::WaitUntil(until) => {
                 let wait = until.duration_since(at(now));

@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+/// The STUN error code of a server that has forgotten the nonce of a request (RFC 8489 §9.2.4).
+pub(crate) const STALE_NONCE: u16 = 438;
+
 /// More peers than [`MAX_PEERS`](crate::MAX_PEERS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a relay serves at most {} peers", crate::MAX_PEERS)]

@@ -159,6 +159,20 @@ fn after_a_silent_server_the_next_one_is_asked() {
 }
 
 #[test]
+fn after_a_server_that_falls_silent_once_it_has_told_its_nonce_the_next_one_is_asked() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    let mute = SocketAddr::from(([203, 0, 113, 7], 3478));
+    let second = relay(world.server_address);
+    world.a.node.set_relays(&[relay(mute), second], world.now);
+    world.challenges = Some(mute);
+    world.a_sends(0, b"hello");
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.received(0), [b"hello"]);
+    let states = world.snapshot().relays;
+    assert_eq!([states[0].carries, states[1].carries], [0, 1]);
+}
+
+#[test]
 fn two_peers_share_an_allocation_and_one_of_them_may_be_direct() {
     let mut world = World::new(Firewall::OnlyTurn);
     for n in [0, 1] {

@@ -17,7 +17,10 @@ use turn_client_proto::{
         Instant,
         agent::Transmit,
         types::{
-            attribute::{ErrorCode, Nonce, PasswordAlgorithmValue, PasswordAlgorithms, Realm},
+            attribute::{
+                ErrorCode, MessageIntegrity, Nonce, PasswordAlgorithmValue, PasswordAlgorithms,
+                Realm,
+            },
             message::{Message, MessageWriteVec},
             prelude::{AttributeStaticType, MessageWrite, MessageWriteExt},
         },
@@ -53,6 +56,8 @@ pub struct World {
     pub firewall: Firewall,
     /// The relayed address that the server gives instead of its own.
     pub gives: Option<SocketAddr>,
+    /// Another server, which answers requests without a signature alone.
+    pub challenges: Option<SocketAddr>,
     /// Datagrams that the server got from `a`.
     pub at_server: usize,
     /// ChannelData that `a` has sent.
@@ -91,6 +96,7 @@ impl World {
             now: Duration::from_secs(10_000),
             firewall,
             gives: None,
+            challenges: None,
             at_server: 0,
             relayed_data: 0,
             lost: 0,
@@ -259,7 +265,10 @@ impl World {
                 return;
             };
             self.targets.push(to);
-            if to == self.server_address || self.is_relayed(to) {
+            if Some(to) == self.challenges {
+                let challenge = challenge(&bytes);
+                self.wire.extend(challenge.map(|it| (to, from, it)));
+            } else if to == self.server_address || self.is_relayed(to) {
                 self.at_server(from, to, bytes);
             } else if self.passes(from, to) {
                 self.deliver(from, to, &bytes);
@@ -286,7 +295,8 @@ impl World {
     }
 
     fn passes(&self, from: SocketAddr, to: SocketAddr) -> bool {
-        let is_server = from == self.server_address || self.is_relayed(from);
+        let is_server =
+            from == self.server_address || self.is_relayed(from) || Some(from) == self.challenges;
         is_server
             || match self.firewall {
                 Firewall::Open => true,
@@ -376,6 +386,23 @@ fn fresh_server(address: SocketAddr) -> TurnServer {
     let mut server = TurnServer::new(TransportType::Udp, address, "example.org".to_owned());
     server.add_user("alice".to_owned(), PASSWORD.to_owned());
     server
+}
+
+/// Refuses a request that is not signed.
+fn challenge(request: &[u8]) -> Option<Vec<u8>> {
+    let request = Message::from_bytes(request).ok()?;
+    if request.has_attribute(MessageIntegrity::TYPE) {
+        return None;
+    }
+    let fits = "it fits a message";
+    let mut refusal = Message::builder_error(&request, MessageWriteVec::new());
+    let code = ErrorCode::builder(ErrorCode::UNAUTHORIZED).build();
+    let realm = Realm::new("example.org");
+    let nonce = Nonce::new("nonce");
+    refusal.add_attribute(&code.expect("a code")).expect(fits);
+    refusal.add_attribute(&realm.expect("a realm")).expect(fits);
+    refusal.add_attribute(&nonce.expect("a nonce")).expect(fits);
+    Some(refusal.finish())
 }
 
 /// Repairs the server's second refusal of a client: it lacks the algorithms that its nonce promises.

@@ -1,6 +1,10 @@
 //! Servers and strangers that lie.
 
 use proptest::prelude::*;
+use turn_client_proto::{
+    stun::types::{attribute::MessageIntegrity, message::Method},
+    types::message::{ALLOCATE, CHANNEL_BIND},
+};
 
 use super::*;
 
@@ -102,6 +106,92 @@ fn a_server_on_this_host_may_give_addresses_of_this_host() {
     server.address.set_ip([198, 51, 100, 1].into());
     for address in ["[::]:1", "[::1]:1", "[ff02::1]:1", "[::ffff:127.0.0.1]:1"] {
         assert!(!server.may_give(address.parse().unwrap()), "{address}");
+    }
+}
+
+/// The answer of a server that serves no request of some method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// The nonce is stale, and here is another.
+    NewNonce,
+    /// The nonce is stale, and here is the same.
+    SameNonce,
+    /// The nonce is stale.
+    NoNonce,
+    /// None, once it has told the nonce.
+    Silence,
+}
+
+impl Refusal {
+    /// The answer to the `nth` request.
+    fn answer(self, request: &Message<'_>, nth: usize) -> Option<Vec<u8>> {
+        let is_signed = request.has_attribute(MessageIntegrity::TYPE);
+        let code = match (self, is_signed) {
+            (Self::Silence, true) => return None,
+            (_, true) => ErrorCode::STALE_NONCE,
+            (_, false) => ErrorCode::UNAUTHORIZED,
+        };
+        let mut refusal = Message::builder_error(request, MessageWriteVec::new());
+        if self != Self::NoNonce || !is_signed {
+            let nonce = match self {
+                Self::NewNonce => Nonce::new(&format!("nonce {nth}")),
+                _ => Nonce::new("nonce"),
+            };
+            let realm = Realm::new("example.org").unwrap();
+            refusal.add_attribute(&realm).unwrap();
+            refusal.add_attribute(&nonce.unwrap()).unwrap();
+        }
+        Some(with_code(refusal, code))
+    }
+}
+
+/// Lets a server refuse requests of a method, each after a while. Returns the failure for which the client gives it up
+/// within a time in which all but one request may be repeated.
+fn given_up(refused: Method, refusal: Refusal, round_trip: Duration) -> Option<Failure> {
+    let mut world = World::with_peers(&[peer(1)]);
+    let mut replies = VecDeque::new();
+    let mut sent = 0;
+    while world.now < START + Duration::from_secs(10) {
+        while let Some(request) = world.client.poll_transmit() {
+            sent += 1;
+            let message = Message::from_bytes(&request).unwrap();
+            if message.method() != refused {
+                world.at_server(&request);
+            } else if let Some(reply) = refusal.answer(&message, sent) {
+                replies.push_back((world.now + round_trip, reply));
+            }
+            world.serve();
+        }
+        if let Phase::Paused(failure) = world.client.phase() {
+            return Some(failure);
+        }
+        let arrival = replies.front().map(|(at, _)| *at);
+        let due = [arrival, world.client.poll_timeout()];
+        world.now = due.into_iter().flatten().min()?.max(world.now);
+        match replies.pop_front_if(|(at, _)| *at <= world.now) {
+            Some((_, reply)) => world.client.handle_message(&reply, world.now),
+            None => world.client.handle_timeout(world.now),
+        }
+    }
+    None
+}
+
+#[test]
+fn a_server_that_serves_no_request_has_failed_soon_whatever_it_answers() {
+    use Refusal::{NewNonce, NoNonce, SameNonce, Silence};
+    for method in [ALLOCATE, CHANNEL_BIND] {
+        for refusal in [NewNonce, SameNonce, NoNonce, Silence] {
+            for milliseconds in [0, 20, 300, 2_000] {
+                let round_trip = Duration::from_millis(milliseconds);
+                let failure = given_up(method, refusal, round_trip);
+                // The last answer may come too late.
+                let expected = [Failure::Silent, Failure::Refused(438)];
+                assert!(
+                    failure.is_some_and(|it| expected.contains(&it)),
+                    "{method} {refusal:?} {round_trip:?}: {failure:?}"
+                );
+            }
+        }
     }
 }
 
