@@ -12,6 +12,8 @@ pub(crate) struct PortMap {
     /// The tunnel's port; `None` until it has been read.
     port: Option<u16>,
     kept: Option<PortMapping>,
+    /// The state last written to the log.
+    logged: Option<State>,
 }
 
 impl PortMap {
@@ -54,7 +56,7 @@ impl PortMap {
     /// Withdraws the mapping or, before the router has answered, the one that is `noted`, without waiting.
     pub(crate) fn end(&mut self, noted: Option<&Mapping>) {
         let mapping = self.to_note(noted);
-        self.kept = None;
+        (self.kept, self.logged) = (None, None);
         if let Some(mapping) = mapping {
             tokio::spawn(async move { withdraw(&mapping).await });
         }
@@ -63,7 +65,7 @@ impl PortMap {
     /// Withdraws as [`Self::end`] does, and waits until that is done.
     pub(crate) async fn finish(&mut self, noted: Option<&Mapping>) {
         let mapping = self.to_note(noted);
-        self.kept = None;
+        (self.kept, self.logged) = (None, None);
         if let Some(mapping) = mapping {
             withdraw(&mapping).await;
         }
@@ -85,8 +87,13 @@ impl PortMap {
     }
 
     /// Writes the mapping to the log.
-    pub(crate) fn log(&self) {
-        match self.state() {
+    pub(crate) fn log(&mut self) {
+        let state = self.state();
+        if state == self.logged {
+            return;
+        }
+        self.logged = state;
+        match &self.logged {
             Some(State::Mapped(it)) => {
                 let (external, protocol) = (it.external, it.protocol);
                 info!("The router forwards {external} to this machine, by {protocol}");
@@ -111,10 +118,10 @@ impl PortMap {
 
     /// Returns the mapping to record for another process in place of `noted`.
     pub(crate) fn to_note(&self, noted: Option<&Mapping>) -> Option<Mapping> {
-        match self.state() {
-            // The one before may still be there, also while nobody is asked as the tunnel's port is not known.
-            Some(State::Asking) | None => noted.cloned(),
-            Some(State::Mapped(_) | State::Failed(_)) => self.mapping(),
+        match &self.kept {
+            Some(kept) => kept.noted(),
+            // The one before may still be there while the tunnel's port is not known.
+            None => noted.cloned(),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
     exchange::{LAST_WAITS, WAITS, exchange, socket},
     gateway::Gateway,
     igd,
+    ledger::Ledger,
     mapping::{Grant, Mapping, Protocol, Target, Transport, is_reachable},
     nat_pmp, pcp,
     problem::{Problem, Refusal},
@@ -33,14 +34,15 @@ pub(crate) async fn ask(
     gateway: &Gateway,
     target: Target,
     memory: Memory,
+    ledger: &Ledger,
 ) -> Result<(Mapping, Duration), Problem> {
     let is_known = memory.protocol == Some(Protocol::Upnp);
-    if is_known && let Some(answer) = ask_by_upnp(gateway, target, memory).await {
+    if is_known && let Some(answer) = ask_by_upnp(gateway, target, memory, ledger).await {
         return answer;
     }
     match ask_by_udp(gateway, target, memory).await {
         Err(problem @ Problem::Silent(_)) if !is_known => {
-            let answer = ask_by_upnp(gateway, target, memory).await;
+            let answer = ask_by_upnp(gateway, target, memory, ledger).await;
             answer.unwrap_or(Err(problem))
         }
         answer => answer,
@@ -76,11 +78,17 @@ async fn ask_by_upnp(
     gateway: &Gateway,
     target: Target,
     memory: Memory,
+    ledger: &Ledger,
 ) -> Option<Result<(Mapping, Duration), Problem>> {
     let socket = socket(&gateway.interface, gateway.address, target.mark).await;
     let own = own_address(&socket.ok()?).ok()?;
-    let suggested = memory.external.map_or(target.port, |it| it.port());
-    Some(match igd::ask(gateway, target, own, suggested).await? {
+    let request = igd::Request {
+        target,
+        own,
+        suggested: memory.external.map_or(target.port, |it| it.port()),
+        nonce: memory.nonce,
+    };
+    Some(match igd::ask(gateway, request, ledger).await? {
         Ok((grant, control)) => {
             let mapping = mapping(gateway, target, memory, Protocol::Upnp, grant);
             mapping.map(|(mapping, lifetime)| {

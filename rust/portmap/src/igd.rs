@@ -24,7 +24,8 @@ use tracing::debug;
 use crate::{
     LIFETIME,
     gateway::Gateway,
-    mapping::{Control, Grant, Mapping, Target, is_reachable},
+    ledger::Ledger,
+    mapping::{Control, Grant, Mapping, Protocol, Target, is_reachable},
     problem::Refusal,
 };
 use action::Fault;
@@ -41,14 +42,26 @@ const MOST_PORTS: u16 = 8;
 /// Lowest port that is tried after the one that would be best.
 const FIRST_PORT: u16 = 1024;
 
-/// Asks a router to forward the port, at best by `suggested`; `None` if it is no such device, or stays silent.
+/// A port to be forwarded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// The port of this machine.
+    pub(crate) target: Target,
+    /// This machine's address.
+    pub(crate) own: Ipv4Addr,
+    /// The best port outside.
+    pub(crate) suggested: u16,
+    /// The secret of the same mapping by PCP.
+    pub(crate) nonce: [u8; 12],
+}
+
+/// Asks a router to forward a port; `None` if it is no such device, or stays silent.
 pub(crate) async fn ask(
     gateway: &Gateway,
-    target: Target,
-    own: Ipv4Addr,
-    suggested: u16,
+    request: Request,
+    ledger: &Ledger,
 ) -> Option<Result<(Grant, Control), Refusal>> {
-    let asked = timeout(PATIENCE, ask_now(gateway, target, own, suggested)).await;
+    let asked = timeout(PATIENCE, ask_now(gateway, request, ledger)).await;
     asked.ok().flatten()
 }
 
@@ -106,25 +119,25 @@ async fn delete_own(
 
 async fn ask_now(
     gateway: &Gateway,
-    target: Target,
-    own: Ipv4Addr,
-    suggested: u16,
+    request: Request,
+    ledger: &Ledger,
 ) -> Option<Result<(Grant, Control), Refusal>> {
-    let (router, mut control) = find(gateway, target.mark).await?;
-    control.client = Some(own);
+    let (router, mut control) = find(gateway, request.target.mark).await?;
+    control.client = Some(request.own);
     let address = match action::external_address(&router, &control).await {
         Ok(address) if is_reachable(address) => address,
         Ok(_) => return Some(Err(Refusal::Reason("it is not connected"))),
         Err(fault) => return refused(fault),
     };
-    let inside = (own, target.port);
+    let (inside, suggested) = (request.inside(), request.suggested);
+    let mapping = request.mapping(&router, &control, address);
     let granted = match control.service {
         Service::Ip2 => match action::add_any(&router, &control, inside, suggested).await {
             // Some devices that say so lack it.
-            Err(Fault::Code(401 | 602)) => add(&router, &control, inside, suggested).await,
+            Err(Fault::Code(401 | 602)) => add(&router, &control, request, mapping, ledger).await,
             granted => granted,
         },
-        Service::Ip1 | Service::Ppp1 => add(&router, &control, inside, suggested).await,
+        Service::Ip1 | Service::Ppp1 => add(&router, &control, request, mapping, ledger).await,
     };
     match granted {
         Ok(port) => {
@@ -173,21 +186,20 @@ async fn search(gateway: &Gateway, mark: Option<u32>) -> Option<(Router, Place)>
 async fn add(
     router: &Router,
     control: &Control,
-    inside: (Ipv4Addr, u16),
-    suggested: u16,
+    request: Request,
+    mut mapping: Mapping,
+    ledger: &Ledger,
 ) -> Result<u16, Fault> {
     let mut lease = LIFETIME;
-    let mut port = suggested;
+    let mut port = request.suggested;
     let mut tried = 0;
     while tried < MOST_PORTS {
-        let unanswered = lease
-            .is_zero()
-            .then(|| Unanswered::new(router, control, port, inside.1));
-        let added = action::add(router, control, inside, port, lease).await;
-        if let Some(unanswered) = unanswered
-            && added != Err(Fault::Silent)
-        {
-            unanswered.confirm();
+        mapping.external.set_port(port);
+        let is_for_good = lease.is_zero();
+        let unanswered = is_for_good.then(|| Unanswered::new(router, &mapping, ledger));
+        let added = action::add(router, control, request.inside(), port, lease).await;
+        if let Some(unanswered) = unanswered {
+            unanswered.handle(added);
         }
         match added {
             Err(Fault::Code(ONLY_PERMANENT)) if !lease.is_zero() => lease = Duration::ZERO,
@@ -201,38 +213,76 @@ async fn add(
     Err(Fault::Code(CONFLICT))
 }
 
-/// A mapping for good that nobody knows of yet; dropped before the router has answered, it is deleted.
+impl Request {
+    fn inside(&self) -> (Ipv4Addr, u16) {
+        (self.own, self.target.port)
+    }
+
+    /// Returns the mapping that an answer would confirm, if it were of the best port.
+    fn mapping(&self, router: &Router, control: &Control, outside: Ipv4Addr) -> Mapping {
+        Mapping {
+            protocol: Protocol::Upnp,
+            router: router.address,
+            interface: router.interface.clone(),
+            mark: self.target.mark,
+            port: self.target.port,
+            external: SocketAddrV4::new(outside, self.suggested),
+            nonce: self.nonce,
+            control: Some(control.clone()),
+        }
+    }
+}
+
+/// A mapping for good that was asked for. Dropped before the router has answered, it is deleted; it stays in the ledger
+/// until it has been.
 struct Unanswered {
     router: Router,
-    control: Control,
-    /// The port outside and the one of this machine; `None` once there is an answer.
-    ports: Option<(u16, u16)>,
+    ledger: Ledger,
+    /// The mapping; `None` once there is an answer.
+    mapping: Option<Mapping>,
+    /// The note before.
+    former: Option<Mapping>,
 }
 
 impl Unanswered {
-    fn new(router: &Router, control: &Control, port: u16, inside: u16) -> Self {
+    fn new(router: &Router, mapping: &Mapping, ledger: &Ledger) -> Self {
         Self {
             router: router.clone(),
-            control: control.clone(),
-            ports: Some((port, inside)),
+            ledger: ledger.clone(),
+            mapping: Some(mapping.clone()),
+            former: ledger.asked(mapping),
         }
     }
 
-    fn confirm(mut self) {
-        self.ports = None;
+    fn handle(mut self, added: Result<(), Fault>) {
+        match added {
+            Ok(()) => self.mapping = None,
+            Err(Fault::Code(_)) => {
+                self.mapping = None;
+                self.ledger.refused(self.former.take());
+            }
+            Err(Fault::Silent) => {}
+        }
     }
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        let (Some((port, inside)), Ok(runtime)) = (self.ports, Handle::try_current()) else {
+        let (Some(mapping), Ok(runtime)) = (self.mapping.take(), Handle::try_current()) else {
             return;
         };
-        let (router, control) = (self.router.clone(), self.control.clone());
+        let (router, ledger) = (self.router.clone(), self.ledger.clone());
         runtime.spawn(async move {
-            let deletion = delete_own(&router, &control, port, inside);
+            let Some(control) = &mapping.control else {
+                return;
+            };
+            let (port, inside) = (mapping.external.port(), mapping.port);
+            let deletion = delete_own(&router, control, port, inside);
             let deleted = timeout(LAST_PATIENCE, deletion).await;
             debug!(port, ?deleted, "Deleted a mapping that had no answer");
+            if let Ok(Ok(_)) = deleted {
+                ledger.deleted(&mapping);
+            }
         });
     }
 }

@@ -24,6 +24,7 @@ mod forward;
 mod fuzz;
 mod gateway;
 mod igd;
+mod ledger;
 mod mapping;
 mod nat_pmp;
 mod pcp;

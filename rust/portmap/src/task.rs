@@ -12,8 +12,9 @@ use tracing::debug;
 
 use crate::{
     LIFETIME,
-    ask::{Memory, ask},
+    ask::{Memory, ask, withdraw},
     gateway::{Gateway, find},
+    ledger::{Entry, Ledger},
     mapping::{Mapping, Target},
     problem::Problem,
 };
@@ -40,7 +41,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct PortMapping {
     target: watch::Sender<Target>,
-    state: watch::Receiver<State>,
+    entry: watch::Receiver<Entry>,
     task: JoinHandle<()>,
 }
 
@@ -52,16 +53,16 @@ impl PortMapping {
     #[must_use]
     pub fn begin(target: Target, former: Option<&Mapping>) -> Self {
         let (target, wanted) = watch::channel(target);
-        let (told, state) = watch::channel(State::Asking);
+        let (ledger, entry) = Ledger::new(former.cloned());
         let memory = former.map(|mapping| Memory {
             nonce: mapping.nonce,
             external: Some(mapping.external),
             protocol: Some(mapping.protocol),
         });
-        let task = tokio::spawn(keep(wanted, told, memory));
+        let task = tokio::spawn(keep(wanted, ledger, memory));
         Self {
             target,
-            state,
+            entry,
             task,
         }
     }
@@ -80,12 +81,19 @@ impl PortMapping {
     /// Returns the present state.
     #[must_use]
     pub fn state(&self) -> State {
-        self.state.borrow().clone()
+        self.entry.borrow().state.clone()
     }
 
-    /// Waits until the state is another than the one that was last waited for. May be cancelled.
+    /// Returns the mapping to withdraw at the end: one that the router has granted, or may have granted for good although
+    /// it has not answered.
+    #[must_use]
+    pub fn noted(&self) -> Option<Mapping> {
+        self.entry.borrow().noted.clone()
+    }
+
+    /// Waits until the state or the note is another than the one that was last waited for. May be cancelled.
     pub async fn changed(&mut self) {
-        if self.state.changed().await.is_err() {
+        if self.entry.changed().await.is_err() {
             // The task goes on until this is dropped.
             std::future::pending().await
         }
@@ -98,16 +106,12 @@ impl Drop for PortMapping {
     }
 }
 
-async fn keep(
-    mut wanted: watch::Receiver<Target>,
-    told: watch::Sender<State>,
-    mut memory: Option<Memory>,
-) {
+async fn keep(mut wanted: watch::Receiver<Target>, ledger: Ledger, mut memory: Option<Memory>) {
     let mut kept: Option<Kept> = None;
     loop {
         let target = *wanted.borrow_and_update();
         let outcome = tokio::select! {
-            outcome = attempt(target, &mut memory) => outcome,
+            outcome = attempt(target, &mut memory, &ledger) => outcome,
             // It stays until the router is gone, which leaves it behind.
             Ok(()) = wanted.changed() => continue,
         };
@@ -118,7 +122,9 @@ async fn keep(
             Ok((mapping, lifetime)) => {
                 let lifetime = lifetime.clamp(SHORTEST_LIFETIME, LIFETIME);
                 let until = now + lifetime;
-                say(&told, State::Mapped(mapping.clone()));
+                if let Some(replaced) = ledger.mapped(&mapping) {
+                    tokio::spawn(async move { withdraw(&replaced).await });
+                }
                 kept = Some(Kept { mapping, until });
                 now + lifetime / 2
             }
@@ -128,7 +134,7 @@ async fn keep(
                 }
                 _ => {
                     kept = None;
-                    say(&told, State::Failed(problem));
+                    ledger.failed(problem);
                     now + PAUSE
                 }
             },
@@ -162,6 +168,7 @@ impl Kept {
 async fn attempt(
     target: Target,
     memory: &mut Option<Memory>,
+    ledger: &Ledger,
 ) -> Result<(Mapping, Duration), (Option<Gateway>, Problem)> {
     let known = match *memory {
         Some(memory) => memory,
@@ -170,7 +177,7 @@ async fn attempt(
     // The same secret for each attempt: the answer to a former one may have been lost.
     *memory = Some(known);
     let gateway = find().await.map_err(|problem| (None, problem))?;
-    match ask(&gateway, target, known).await {
+    match ask(&gateway, target, known, ledger).await {
         Ok((mapping, lifetime)) => {
             *memory = Some(Memory {
                 external: Some(mapping.external),
@@ -192,14 +199,6 @@ fn new_memory() -> Result<Memory, Problem> {
         external: None,
         protocol: None,
     })
-}
-
-fn say(told: &watch::Sender<State>, state: State) {
-    told.send_if_modified(|former| {
-        let is_other = *former != state;
-        *former = state;
-        is_other
-    });
 }
 
 #[cfg(test)]

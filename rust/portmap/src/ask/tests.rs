@@ -177,7 +177,7 @@ impl Router {
     }
 
     async fn ask(&self) -> Result<(Mapping, Duration), Problem> {
-        ask(&self.gateway, TARGET, MEMORY).await
+        ask(&self.gateway, TARGET, MEMORY, &Ledger::new(None).0).await
     }
 
     fn heard(&self) -> Vec<Vec<u8>> {

@@ -11,13 +11,17 @@ use tokio::{
 };
 
 use super::*;
-use crate::mapping::Protocol;
 
 const TARGET: Target = Target {
     port: 51820,
     mark: None,
 };
-const OWN: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const REQUEST: Request = Request {
+    target: TARGET,
+    own: Ipv4Addr::LOCALHOST,
+    suggested: TARGET.port,
+    nonce: [7; 12],
+};
 const OUTSIDE: &str = "198.51.100.7";
 /// The end of a mapping of [`TARGET`].
 const OWN_ENTRY: &str = "<NewInternalPort>51820</NewInternalPort>\
@@ -182,8 +186,9 @@ async fn a_machine_that_is_not_the_gateway_is_not_heard() {
                 .unwrap();
         }
     };
+    let (ledger, _) = Ledger::new(None);
     tokio::select! {
-        answer = ask(&gateway, TARGET, OWN, 51820) => assert_eq!(answer, None),
+        answer = ask(&gateway, REQUEST, &ledger) => assert_eq!(answer, None),
         () = lies => unreachable!(),
         _ = service.accept() => panic!("asked another machine"),
     }
@@ -310,7 +315,11 @@ impl Router {
     }
 
     async fn ask(&self) -> Option<Result<(Grant, Control), Refusal>> {
-        ask(&self.gateway, TARGET, OWN, TARGET.port).await
+        self.ask_with(&Ledger::new(None).0).await
+    }
+
+    async fn ask_with(&self, ledger: &Ledger) -> Option<Result<(Grant, Control), Refusal>> {
+        ask(&self.gateway, REQUEST, ledger).await
     }
 
     async fn withdraw(&self, grant: Grant, control: Control) {

@@ -12,7 +12,8 @@ async fn a_mapping_for_good_without_an_answer_is_deleted() {
         }
     });
     let router = router.await;
-    assert_eq!(router.ask().await, None);
+    let (ledger, mut seen) = Ledger::new(None);
+    assert_eq!(router.ask_with(&ledger).await, None);
     let deleted = async {
         while !router.heard().last().is_some_and(|it| is_deletion(it)) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -21,6 +22,43 @@ async fn a_mapping_for_good_without_an_answer_is_deleted() {
     timeout(Duration::from_secs(30), deleted).await.unwrap();
     let last = router.heard().pop().unwrap();
     assert!(last.contains("<NewExternalPort>51820<"), "{last}");
+    let forgotten = seen.wait_for(|entry| entry.noted.is_none());
+    timeout(Duration::from_secs(30), forgotten)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_mapping_for_good_that_cannot_be_deleted_stays_noted_and_can_be_withdrawn_later() {
+    let honest = honest("WANIPConnection:1", &[("Duration>600", 725)]);
+    let is_mute = Arc::new(Mutex::new(false));
+    let mute = Arc::clone(&is_mute);
+    let router = Router::start(37, move |request| {
+        let mut mute = mute.lock().unwrap();
+        *mute |= request.contains("<NewLeaseDuration>0<");
+        match *mute {
+            true => Answer::Nothing,
+            false => honest(request),
+        }
+    });
+    let router = router.await;
+    let (ledger, seen) = Ledger::new(None);
+    assert_eq!(router.ask_with(&ledger).await, None);
+    // Its deletion is tried at once, in vain.
+    let asks = |it: &String| it.contains("#GetSpecificPortMappingEntry\"");
+    let tried = async {
+        while !router.heard().iter().any(asks) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), tried).await.unwrap();
+    ledger.failed(crate::Problem::Silent(router.gateway.address));
+    let noted = seen.borrow().noted.clone().unwrap();
+    assert_eq!(noted.external.to_string(), "198.51.100.7:51820");
+    *is_mute.lock().unwrap() = false;
+    crate::withdraw(&noted).await;
+    assert!(is_deletion(router.heard().last().unwrap()));
 }
 
 #[tokio::test]
