@@ -27,6 +27,7 @@ mod error;
 mod inbound;
 mod opening;
 mod outbound;
+mod records;
 mod roots;
 mod socket;
 mod tls;

@@ -7,7 +7,9 @@ use std::{
 
 use rustls::ClientConnection;
 
-use crate::{error::Closed, inbound::Inbound, outbound::Outbound, socket::Socket, tls::Tls};
+use crate::{
+    error::Closed, inbound::Inbound, outbound::Outbound, records::Records, socket::Socket, tls::Tls,
+};
 
 /// Bytes read from the socket at once for TLS: some of the longest records.
 const READ: usize = 64 << 10;
@@ -15,6 +17,9 @@ const READ: usize = 64 << 10;
 const SEALED_AT_ONCE: usize = 64 << 10;
 /// Most reads of the socket for TLS in one call: records of few bytes hardly fill the buffer that would end it.
 const MOST_READS: usize = 4;
+/// Records opened in one call after which no others are: one may hold a single byte, or change the keys, which costs twenty
+/// microseconds. TLS opens all that are in 4 KiB at once.
+const MOST_RECORDS: usize = 128;
 /// Both, and the records that TLS is opening.
 pub(crate) const BUFFER_BYTES: usize = READ + SEALED_AT_ONCE + (64 << 10);
 
@@ -32,6 +37,8 @@ struct Session {
     read: Box<[u8]>,
     start: usize,
     end: usize,
+    /// The records among the bytes that TLS has taken.
+    records: Records,
 }
 
 impl Wire {
@@ -88,13 +95,17 @@ impl Wire {
         }
     }
 
-    /// Ready once the socket is readable or, if something waits for it, writable.
+    /// Ready once bytes can be received or, if something waits for it, writable.
     pub(crate) fn poll_ready(
         &self,
         can_receive: bool,
         outbound: &Outbound,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
+        let has_unread = self.tls.as_ref().is_some_and(Session::has_unread);
+        if can_receive && has_unread {
+            return Poll::Ready(());
+        }
         let writable = self.has_waiting(outbound);
         self.socket.poll_ready(can_receive, writable, cx)
     }
@@ -123,6 +134,7 @@ impl Session {
             read: vec![0; READ].into(),
             start: 0,
             end: 0,
+            records: Records::default(),
         })
     }
 
@@ -132,13 +144,13 @@ impl Session {
         stream: &mut (impl Read + Write),
         inbound: &mut Inbound,
     ) -> Result<(), Closed> {
-        let mut reads = 0;
+        let (mut reads, mut records) = (0, 0);
         loop {
             self.take_plaintext(inbound)?;
-            if inbound.is_full() {
+            if inbound.is_full() || records >= MOST_RECORDS {
                 return Ok(());
             }
-            if self.start == self.end {
+            if !self.has_unread() {
                 if reads == MOST_READS {
                     return Ok(());
                 }
@@ -154,7 +166,7 @@ impl Session {
             let opened = self.open_records();
             // Answers of a handshake, and the alert that says what is wrong.
             let sent = self.send(stream);
-            opened?;
+            records += opened?;
             sent?;
         }
     }
@@ -171,15 +183,21 @@ impl Session {
         Ok(())
     }
 
-    /// Opens some of the records that have been read.
-    fn open_records(&mut self) -> Result<(), Closed> {
+    /// Whether bytes of the socket wait for TLS.
+    fn has_unread(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Opens some of the records that have been read; returns how many have begun.
+    fn open_records(&mut self) -> Result<usize, Closed> {
         let mut rest = &self.read[self.start..self.end];
         let taken = self.connection.read_tls(&mut rest);
         let taken = taken.map_err(|error| Closed::broken(&error))?;
+        let begun = self.records.pass(&self.read[self.start..][..taken]);
         self.start += taken;
         let opened = self.connection.process_new_packets();
         opened.map_err(|error| Closed::tls(&self.name, &error))?;
-        Ok(())
+        Ok(begun)
     }
 
     /// Sends sealed records; returns whether the stream has taken all of them.
