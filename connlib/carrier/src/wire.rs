@@ -17,8 +17,8 @@ const READ: usize = 64 << 10;
 const SEALED_AT_ONCE: usize = 64 << 10;
 /// Most reads of the socket for TLS in one call: records of few bytes hardly fill the buffer that would end it.
 const MOST_READS: usize = 4;
-/// Records opened in one call after which no others are: one may hold a single byte, or change the keys, which costs twenty
-/// microseconds. TLS opens all that are in 4 KiB at once.
+/// Records opened in one call, after which no others are: one may hold a single byte, or change the keys, in 20 µs.
+/// TLS opens all those in 4 KiB at once.
 const MOST_RECORDS: usize = 128;
 /// Both, and the records that TLS is opening.
 pub(crate) const BUFFER_BYTES: usize = READ + SEALED_AT_ONCE + (64 << 10);
