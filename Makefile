@@ -103,7 +103,7 @@ define install
 		command -v $$program >/dev/null || PATH=$$PATH:/usr/sbin:/sbin command -v $$program >/dev/null \
 			|| missing="$$missing $$program"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ]; then apt-get update && apt-get install -y --no-install-recommends $(2); \
+	if [ "$$(id -u)" = 0 ]; then .ci/install $(2); \
 	else echo "Not installed ($(3)):$$missing"; echo "To install: sudo apt-get install $(2)"; fi
 endef
 
