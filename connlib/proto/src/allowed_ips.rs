@@ -3,6 +3,7 @@
 
 use std::{cell::Cell, net::IpAddr};
 
+use convoy_types::holes_in_internet;
 use ip_network::{IpNetwork, Ipv4Network, Ipv6Network};
 use ip_network_table::IpNetworkTable;
 
@@ -73,20 +74,21 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         self.forget_recent();
     }
 
-    /// Whether a prefix contains `address`, other than a default route or, as halves are, a part of one.
+    /// Whether a prefix contains `address`, other than a default route or a part of one: the prefixes hold the
+    /// internet, but without that one they would not.
     #[must_use]
     pub(crate) fn has_prefix_around(&self, address: IpAddr) -> bool {
         let Some((length, _)) = longest_match(&self.table, address) else {
             return false;
         };
-        length > Prefix::LONGEST_PART || !self.covers(Prefix::default_of(address.is_ipv6()))
-    }
-
-    /// Whether `prefix`, or short prefixes within it, hold all of its addresses.
-    fn covers(&self, prefix: Prefix) -> bool {
-        self.table.exact_match(network(prefix)).is_some()
-            || prefix.length() < Prefix::LONGEST_PART
-                && prefix.halves().into_iter().all(|it| self.covers(it))
+        let around = Prefix::network_of(address, length);
+        let has = |it: Prefix| self.table.exact_match(network(it)).is_some();
+        let Some(holes) = holes_in_internet(address.is_ipv6(), has) else {
+            return true;
+        };
+        let without = holes_in_internet(address.is_ipv6(), |it| Some(it) != around && has(it));
+        let is_needed = without.is_none_or(|more| more > holes);
+        length > Prefix::LONGEST_PART && !is_needed
     }
 
     /// The owner of the most specific prefix that contains `address`.
@@ -194,6 +196,7 @@ mod tests {
             (&["0.0.0.0/0", "10.0.0.0/8"], true),
             (&["0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/8"], true),
             (&["192.0.2.0/24", "::/0"], false),
+            (&["0.0.0.0/0", "8.0.0.0/7", "10.0.0.0/7"], true),
         ] {
             let mut ips = AllowedIps::default();
             for part in parts {
@@ -202,6 +205,33 @@ mod tests {
             }
             let found = ips.has_prefix_around([10, 1, 2, 3].into());
             assert_eq!(found, is_around, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn the_internet_of_ipv6_is_around_no_address_in_whatever_parts() {
+        let peer = "2001:db8::7".parse().unwrap();
+        for (parts, is_around) in [
+            (&[("2000::", 3)][..], false),
+            (&[("2000::", 4), ("3000::", 4)], false),
+            (
+                &[
+                    ("2000::", 7),
+                    ("2200::", 7),
+                    ("2400::", 6),
+                    ("2800::", 5),
+                    ("3000::", 4),
+                ],
+                false,
+            ),
+            (&[("2000::", 4)], true),
+            (&[("2000::", 3), ("2001:db8::", 32)], true),
+        ] {
+            let mut ips = AllowedIps::default();
+            for (address, length) in parts {
+                ips.insert(prefix(address, *length), 1);
+            }
+            assert_eq!(ips.has_prefix_around(peer), is_around, "{parts:?}");
         }
     }
 

@@ -14,6 +14,7 @@ mod datagram;
 mod direct;
 mod family;
 mod interface_name;
+mod internet;
 mod keys;
 mod prefix;
 mod relay;
@@ -27,6 +28,7 @@ pub use datagram::{Arrival, Datagram, Destination, MAX_UDP_PAYLOAD};
 pub use direct::{DirectPath, DirectPeer, DirectStatus, Directs, MAX_DIRECT_PEERS, WhyNotDirect};
 pub use family::Family;
 pub use interface_name::{InterfaceName, NameError};
+pub use internet::{has_internet, holes_in_internet};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};
 pub use prefix::{InvalidPrefix, Prefix};
 pub use relay::{

@@ -65,7 +65,14 @@ impl Prefix {
     /// The IPv6 network that begins with these words.
     #[must_use]
     pub const fn of_ipv6([first, second]: [u16; 2], length: u8) -> Self {
-        let address = IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0));
+        Self::of(
+            IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)),
+            length,
+        )
+    }
+
+    /// A network of the crate's own.
+    pub(crate) const fn of(address: IpAddr, length: u8) -> Self {
         Self { address, length }
     }
 

@@ -55,6 +55,7 @@ pub fn desired(config: &Config, mark: Option<u32>, outside: Outside) -> Desired 
         exclude_local: it.exclude_local.is_some(),
         kill_switch: kill_switch(it),
         asks_router: wants_port_map(config),
+        meets_peers: has_directs(config),
         dns: Dns {
             servers: it.dns_servers.iter().map(|server| server.value).collect(),
             search: it.dns_domains.iter().map(|it| it.to_string()).collect(),

@@ -27,6 +27,7 @@ fn a_configuration_becomes_the_state_of_the_host() {
     };
     let desired = desired(&config, configured_mark(&config), outside);
     let expected = Desired {
+        meets_peers: false,
         addresses: prefixes_of(&["10.9.0.2/24", "fd09::2/64"]),
         mtu: Some(1400),
         outer_headers: 0,

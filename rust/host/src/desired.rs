@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use convoy_types::{InterfaceName, Prefix};
+use convoy_types::{InterfaceName, Prefix, has_internet, holes_in_internet};
 
 use crate::error::HostError;
 
@@ -44,6 +44,8 @@ pub struct Desired {
     pub kill_switch: Option<KillSwitch>,
     /// Whether the kill switch lets marked TCP out to the default gateway of IPv4, which is asked to forward a port.
     pub asks_router: bool,
+    /// Whether the tunnel also sends to addresses that are not known yet, as peers may be met anywhere.
+    pub meets_peers: bool,
     /// Name servers and search domains.
     pub dns: Dns,
 }
@@ -100,7 +102,7 @@ impl Desired {
         self.table == Table::Auto && (self.lists_default(ipv6) || self.composes_default(ipv6))
     }
 
-    /// Whether the tunnel's networks hold an endpoint or a server, so that packets to it would enter the tunnel.
+    /// Whether the tunnel's networks hold an address to which it sends itself, whose packets would enter the tunnel.
     pub(crate) fn holds_outside(&self) -> bool {
         self.table == Table::Auto && !self.holders(&self.own_networks()).is_empty()
     }
@@ -155,7 +157,8 @@ impl Desired {
         networks
     }
 
-    /// Networks that hold an endpoint, or a name server that is asked for one.
+    /// Networks that hold an endpoint, a name server that is asked for one, or addresses at which peers may be met:
+    /// parts of the internet, if they hold it between them.
     pub(crate) fn holders(&self, networks: &[Prefix]) -> HashSet<Prefix> {
         let lengths: HashSet<u8> = networks.iter().map(Prefix::length).collect();
         let networks: HashSet<Prefix> = networks.iter().copied().collect();
@@ -166,9 +169,22 @@ impl Desired {
             wider.filter_map(move |length| Prefix::network_of(host.address(), *length))
         };
         let around = self.outside().flat_map(around);
+        let parts = [false, true]
+            .into_iter()
+            .filter(|ipv6| self.is_met_within(&networks, *ipv6))
+            .flat_map(|ipv6| networks.iter().filter(move |it| it.is_ipv6() == ipv6));
+        let parts = parts.filter(|it| has_internet(it)).copied();
         around
             .filter(|network| networks.contains(network))
+            .chain(parts)
             .collect()
+    }
+
+    /// Whether peers may be met at addresses of a family that only these networks hold.
+    fn is_met_within(&self, networks: &HashSet<Prefix>, ipv6: bool) -> bool {
+        self.meets_peers
+            && !self.has_default(ipv6)
+            && holes_in_internet(ipv6, |it| networks.contains(&it)).is_some()
     }
 
     /// As [`Desired::networks`], in no order.

@@ -178,6 +178,30 @@ fn halves_and_smaller_parts_of_all_addresses_are_a_default_route() {
 }
 
 #[test]
+fn parts_of_the_internet_lead_around_it_where_peers_may_be_met_anywhere() {
+    let mut desired = desired(&["2000::/3", "fd10::/16"]);
+    desired.addresses.clear();
+    let route = |to: &str, table: &str| format!("route {to} in table {table}");
+    let [global, local] = ["2000::/3", "fd10::/16"];
+    let facts = facts(&[]);
+    let plain = [local, global].map(|to| route(to, "main"));
+    assert_eq!(routes_of(&desired, &facts), plain);
+    assert!(!desired.needs_mark());
+    desired.meets_peers = true;
+    assert!(desired.needs_mark());
+    let expected = [
+        route(local, "51820"),
+        route(global, "51820"),
+        route(local, "main"),
+    ];
+    assert_eq!(routes_of(&desired, &facts), expected);
+    // A default route leads around it by itself.
+    desired.allowed = prefixes(&["::/0", "2001:db8::/32"]);
+    let expected = route("2001:db8::/32", "main");
+    assert!(routes_of(&desired, &facts).contains(&expected));
+}
+
+#[test]
 fn parts_that_leave_something_out_are_no_default_route() {
     for allowed in [
         &["0.0.0.0/1"][..],

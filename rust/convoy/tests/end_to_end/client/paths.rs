@@ -257,6 +257,22 @@ fn two_firewalls_of_ipv6_open_from_inside() {
 }
 
 #[test]
+fn friends_meet_by_ipv6_although_the_internet_of_ipv6_is_in_the_tunnel() {
+    let Some(friends) = Friends::apart([None, None]) else {
+        return;
+    };
+    for friend in &friends.all {
+        friends.configure_all(friend, "", "10.8.0.0/24, 2000::/3", &friend.direct());
+    }
+    friends.up();
+    friends.meet_by("host", "host").lose_nothing();
+    let remote = friends.all[0].path(&friends.all[1]).unwrap().1;
+    let expected = format!("[{}]:51823", friends.all[1].outside.v6.unwrap());
+    assert_eq!(remote, expected);
+    friends.talk_directly();
+}
+
+#[test]
 fn a_hub_that_restarts_disturbs_nobody() {
     let Some(mut friends) = Friends::apart([None, None]) else {
         return;
