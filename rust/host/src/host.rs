@@ -72,6 +72,8 @@ pub struct Host {
     pub(crate) facts: Option<Facts>,
     /// The MTU last reported to the caller.
     pub(crate) told_mtu: Option<u32>,
+    /// The warning about another name of the interface.
+    pub(crate) renamed: Option<String>,
     /// The warnings last reported to the caller.
     pub(crate) told_warnings: Vec<String>,
     /// The paths at the last check.
@@ -132,6 +134,7 @@ impl Host {
             events: VecDeque::new(),
             facts: None,
             told_mtu: None,
+            renamed: None,
             told_warnings: Vec::new(),
             ways: Vec::new(),
             disordered: HashSet::new(),
@@ -307,7 +310,11 @@ impl Host {
     /// The warnings of [`Applied::warnings`].
     pub(crate) fn all_warnings(&self) -> Vec<String> {
         let facts = self.facts.iter().flat_map(|facts| &facts.warnings);
-        facts.chain(&self.warnings).cloned().collect()
+        facts
+            .chain(&self.warnings)
+            .chain(&self.renamed)
+            .cloned()
+            .collect()
     }
 
     /// Logs new warnings.

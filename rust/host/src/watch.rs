@@ -130,14 +130,16 @@ impl Host {
         }
         let plan = match self.plan().await {
             Ok(plan) => plan,
-            // News of its end follows, or has arrived.
+            // News of its end follows, or has arrived, or it has another name.
             Err(HostError::NoInterface(_)) => {
+                self.look_at_name().await?;
                 let restored = self.restore_kill_switch().await?;
                 self.note_restored(restored.into_iter().collect());
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
+        self.renamed = None;
         let restored = self.reconcile(&plan, Missing::RestoreAfterPause).await?;
         self.note_restored(restored);
         let new = self.facts.as_ref().map(|facts| facts.mtu);
@@ -150,16 +152,44 @@ impl Host {
             );
             self.events.push_back(Event::MtuChanged(new));
         }
-        let warnings = self.all_warnings();
-        if warnings != self.told_warnings {
-            self.told_warnings.clone_from(&warnings);
-            self.events.push_back(Event::Warnings(warnings));
-        }
+        self.tell_warnings();
         self.look_at_ways().await;
         if let Some(addresses) = self.other_addresses().await? {
             self.events.push_back(Event::OwnAddresses(addresses));
         }
         Ok(())
+    }
+
+    /// Warns if the interface has another name: all changes are made by its own.
+    async fn look_at_name(&mut self) -> Result<(), HostError> {
+        let index = self.facts.as_ref().map_or(0, |facts| facts.link.index);
+        let link = self.effects.netlink.link_by_index(index).await;
+        let link = link.map_err(HostError::kernel("look up", &self.interface))?;
+        let (own, name) = (&self.interface, link.map(|link| link.name));
+        self.renamed = name.filter(|name| name != own).map(|name| {
+            format!(
+                "the interface {own} is named {name} now: routes, addresses and rules that others remove stay away \
+                 (fix: ip link set {name} name {own})"
+            )
+        });
+        self.tell_warnings();
+        Ok(())
+    }
+
+    fn tell_warnings(&mut self) {
+        let warnings = self.all_warnings();
+        if warnings == self.told_warnings {
+            return;
+        }
+        if let Some(warning) = self
+            .renamed
+            .as_ref()
+            .filter(|it| !self.told_warnings.contains(it))
+        {
+            tracing::warn!(interface = self.interface, "{warning}");
+        }
+        self.told_warnings.clone_from(&warnings);
+        self.events.push_back(Event::Warnings(warnings));
     }
 
     fn note_restored(&mut self, restored: Vec<What>) {

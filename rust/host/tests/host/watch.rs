@@ -219,6 +219,35 @@ fn another_way_is_reported_even_if_the_state_is_applied_anew_before_anybody_look
 }
 
 #[test]
+fn an_interface_with_another_name_is_told_of_until_it_has_its_own_again() {
+    let test = "an_interface_with_another_name_is_told_of_until_it_has_its_own_again";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        scene.apply(&mut host, &mut everything()).await;
+        let routes = || scene.ip("route show table 51820");
+        let complete = routes();
+        scene.ip("link set wg0 name other0");
+        scene.ip("route flush table 51820");
+        let is_told = |event: &Event| matches!(event, Event::Warnings(_));
+        let Event::Warnings(told) = until(&mut host, is_told).await else {
+            unreachable!()
+        };
+        let fix = "(fix: ip link set other0 name wg0)";
+        assert!(told.iter().any(|it| it.contains(fix)), "{told:?}");
+        scene.ip("link set other0 name wg0");
+        let Event::Warnings(told) = until(&mut host, is_told).await else {
+            unreachable!()
+        };
+        assert!(!told.iter().any(|it| it.contains(fix)), "{told:?}");
+        watch_until(&mut host, || routes() == complete).await;
+        host.undo().await.unwrap();
+    });
+}
+
+#[test]
 fn other_addresses_of_this_machine_are_reported() {
     let Some(scene) = Scene::new("other_addresses_of_this_machine_are_reported") else {
         return;
