@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use convoy_host::firewall_table;
+use convoy_host::{Clash, firewall_table};
 use serde::Deserialize;
 use tokio::process::Command;
 
@@ -100,11 +100,8 @@ pub(super) fn judge_beside(name: &str, switches: &[String], vpns: &[String]) -> 
     const ID: &str = "other-kill-switch";
     let others = switches.iter().filter(|other| *other != name);
     let drops = |closed: &str, dropped: &str| {
-        let what = format!("The kill switch of {closed} drops what leaves by {dropped}.");
-        let fix = format!(
-            "`#convoy: ExcludedIPs` with the networks of {dropped}, in the file of {closed}, opens it for them alone."
-        );
-        Finding::warning(ID, what, fix)
+        let Clash { what, fix } = Clash::of(closed, dropped);
+        Finding::warning(ID, what + ".", fix)
     };
     let own = switches.iter().filter(|own| *own == name);
     let own = own.flat_map(|own| vpns.iter().map(|vpn| drops(own, vpn)));

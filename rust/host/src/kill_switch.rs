@@ -12,6 +12,29 @@ use crate::{
 /// Number of looks for links that have come or got another name meanwhile.
 const LOOKS: usize = 3;
 
+/// A kill switch that drops what leaves by another tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} (fix: {fix})")]
+pub struct Clash {
+    /// Names of both tunnels.
+    pub what: String,
+    /// Lines that let both be up.
+    pub fix: String,
+}
+
+impl Clash {
+    /// Words the clash of a tunnel whose kill switch is closed with another.
+    #[must_use]
+    pub fn of(closed: &str, dropped: &str) -> Self {
+        Self {
+            what: format!("The kill switch of {closed} drops what leaves by {dropped}"),
+            fix: format!(
+                "`#convoy: ExcludedIPs` with the networks of {dropped}, in the file of {closed}, opens it for them alone."
+            ),
+        }
+    }
+}
+
 /// Loads a kill switch without an interface, as at boot. It lets out datagrams with `mark`, if any, and packets by
 /// `interface` once that exists. Links that appear later let out what packet sockets send, until
 /// [`Host::apply`](crate::Host::apply).

@@ -63,7 +63,9 @@ pub use event::Event;
 pub use facts::foresee;
 pub use firewall::table as firewall_table;
 pub use host::{Applied, Host, recover};
-pub use kill_switch::{close_kill_switch, end_pause, is_kill_switch_closed, open_kill_switch};
+pub use kill_switch::{
+    Clash, close_kill_switch, end_pause, is_kill_switch_closed, open_kill_switch,
+};
 pub use lock::Lock;
 pub use options::Options;
 pub use own_addresses::{MAX_OWN_ADDRESSES, own_addresses};

@@ -68,7 +68,7 @@ impl Place for Supervisor {
                 self.state.write(&self.config.name)?;
             }
             Step::FindThisMachine => self.find_this_machine().await?,
-            Step::TellCaller => self.tell_caller()?,
+            Step::TellCaller => self.tell_caller().await?,
             // Steps on the way down.
             Step::Save
             | Step::NoteEnd

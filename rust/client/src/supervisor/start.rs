@@ -4,11 +4,12 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{bail, ensure};
 use convoy_config::{Config, Peer};
+use convoy_daemon::places;
 use convoy_desired::{
     FIRST_MARK, adoption, configured_mark, desired, directs::Directs, kill_switch, whole,
 };
 use convoy_endpoints::Addresses;
-use convoy_host::{Applied, close_kill_switch, owner};
+use convoy_host::{Applied, Clash, close_kill_switch, is_kill_switch_closed, owner};
 use convoy_keeper::KeptTunnel;
 use convoy_lifecycle::{Event, Former, Found, Moment, Start};
 use convoy_path_mtu::PathMtu;
@@ -22,7 +23,7 @@ use convoy_report::Condition;
 use convoy_status::{line, seconds};
 use convoy_supervision::{events::Events, notify};
 use tokio::time::sleep;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     Supervisor, Wanted,
@@ -212,8 +213,13 @@ impl Supervisor {
     }
 
     /// Announces that the tunnel is up.
-    pub(super) fn tell_caller(&mut self) -> anyhow::Result<()> {
-        for warning in &self.applied.warnings {
+    pub(super) async fn tell_caller(&mut self) -> anyhow::Result<()> {
+        let clashes = self.clashes().await;
+        for clash in &clashes {
+            warn!("{clash}");
+        }
+        let clashes = clashes.iter().map(Clash::to_string);
+        for warning in self.applied.warnings.iter().cloned().chain(clashes) {
             match &self.terminal {
                 Some(terminal) => terminal.say(&format!("convoy: warning: {warning}")),
                 None => logging::say(&format!("convoy: warning: {warning}")),
@@ -224,6 +230,25 @@ impl Supervisor {
         self.terminal = None;
         notify::ready(&line(&self.path, Condition::Up));
         Ok(())
+    }
+
+    /// Finds kill switches that drop what leaves by another tunnel: of other tunnels, and this one's unless it lets
+    /// networks out.
+    async fn clashes(&self) -> Vec<Clash> {
+        let own = &self.config.name;
+        let is_closed = kill_switch(&self.config.interface).is_some()
+            && self.config.interface.excluded_ips.is_empty();
+        let mut clashes = Vec::new();
+        let others = places::all().into_iter();
+        for other in others.filter(|it| it != own && owner::exists(it)) {
+            if is_kill_switch_closed(other.as_str()).await {
+                clashes.push(Clash::of(other.as_str(), own.as_str()));
+            }
+            if is_closed {
+                clashes.push(Clash::of(own.as_str(), other.as_str()));
+            }
+        }
+        clashes
     }
 
     /// Configures the tunnel: wholly, or with the settings that it lacks.
