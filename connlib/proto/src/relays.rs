@@ -111,7 +111,10 @@ impl Relays {
     pub(crate) fn ready_for_directs(&self) -> Option<(RelayId, SocketAddr)> {
         let asked = self.servers.iter().filter(|it| it.is_asked);
         let mut ready = asked.filter_map(|it| match it.client.phase() {
-            Phase::Ready(address) if address.is_ipv4() => Some((it.id, address)),
+            Phase::Ready(addresses) => {
+                let address = addresses.iter().find(SocketAddr::is_ipv4)?;
+                Some((it.id, address))
+            }
             _ => None,
         });
         let is_present = |it: &(RelayId, SocketAddr)| Some(it.0) == self.of_directs;

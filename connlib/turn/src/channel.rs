@@ -20,6 +20,11 @@ impl ChannelNumber {
         (0x4000..=0x4FFF).contains(&number).then_some(Self(number))
     }
 
+    /// All numbers, from the lowest.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0x4000..=0x4FFF).map(Self)
+    }
+
     /// The number on the wire.
     #[must_use]
     pub fn get(self) -> u16 {

@@ -1,26 +1,27 @@
 //! The client of one server: allocates, binds a channel for each peer, and begins again after failures.
 
+mod allocation;
+mod progress;
+
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use crate::{
     MAX_PEERS,
     channel::ChannelNumber,
-    control::{Change, Control, Handled},
+    control::{Control, Handled},
     credentials::Credentials,
-    error::{Failure, STALE_NONCE, TooManyPeers},
+    error::{Failure, TooManyPeers},
+    families::{Addresses, Families},
     held::Held,
-    refresh::{Progress, Refresh},
-    server::{Server, Transport},
-    watch::{Verdict, Watch},
+    refresh::Refresh,
+    request::Progress,
+    server::Server,
+    watch::Watch,
 };
 
 /// Pause after a first failure; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long a connection may take to be made.
-const CONNECTING: Duration = Duration::from_secs(15);
-/// Most calls of the library in one step: each lets one transaction end.
-const LIBRARY_CALLS: usize = 3 * MAX_PEERS;
 /// Most events that wait; the newest wins a full queue, as it says how things are.
 const MAX_EVENTS: usize = 64;
 
@@ -31,9 +32,9 @@ pub enum Event {
     Connect,
     /// Close the stream, if there is one.
     Close,
-    /// The server has given this address, which peers see.
+    /// The server has given this address, which peers of its family see.
     Ready(SocketAddr),
-    /// There is no allocation, or a peer gets no channel.
+    /// There is no allocation, none of a family, or a peer gets no channel.
     Failed(Failure),
     /// Datagrams to this peer pass now.
     Bound(SocketAddr),
@@ -48,8 +49,8 @@ pub enum Phase {
     Connecting,
     /// An allocation is asked for.
     Allocating,
-    /// The server has given this address.
-    Ready(SocketAddr),
+    /// The server has given these addresses.
+    Ready(Addresses),
     /// The client waits after a failure.
     Paused(Failure),
     /// [`Client::end`] was called.
@@ -63,6 +64,8 @@ pub struct Client {
     credentials: Credentials,
     peers: Vec<Peer>,
     state: State,
+    /// Families that the present allocation was asked for, or that the server has refused.
+    asked_for: Families,
     held: Held,
     events: VecDeque<Event>,
     outbox: VecDeque<Vec<u8>>,
@@ -93,7 +96,7 @@ enum State {
     Allocating(Box<Control>),
     Ready {
         control: Box<Control>,
-        relayed: SocketAddr,
+        relayed: Addresses,
         since: Duration,
     },
     Paused {
@@ -113,6 +116,7 @@ impl Client {
             credentials,
             peers: Vec::new(),
             state: State::Idle,
+            asked_for: Families::NONE,
             held: Held::default(),
             events: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -133,7 +137,6 @@ impl Client {
         if peers.len() > MAX_PEERS {
             return Err(TooManyPeers);
         }
-        let had_families = families(self.peers.iter().map(|it| it.address));
         let mut next: Vec<Peer> = Vec::with_capacity(peers.len());
         for &address in peers {
             if next.iter().any(|it| it.address == address) {
@@ -149,11 +152,13 @@ impl Client {
                 },
             });
         }
-        self.peers = next;
+        let former = std::mem::replace(&mut self.peers, next);
+        if let State::Ready { control, .. } = &mut self.state {
+            former.iter().for_each(|it| control.rest(it.address));
+        }
         self.held
             .retain(|to| self.peers.iter().any(|it| it.address == to));
-        let families = families(self.peers.iter().map(|it| it.address));
-        let lacks_family = (0..2).any(|n| families[n] && !had_families[n]);
+        let lacks_family = !self.families().are_among(self.asked_for);
         match (&self.state, self.peers.is_empty()) {
             (State::Idle, false) => self.begin(now),
             (State::Idle | State::Ended, _) => {}
@@ -349,8 +354,10 @@ impl Client {
             State::Connecting { until } | State::Paused { until, .. } => Some(*until),
             State::Releasing(release) => Some(release.due()),
             State::Allocating(_) => self.library_due,
-            State::Ready { .. } => {
-                let asks = self.peers.iter().filter_map(|it| it.ask_at).min();
+            State::Ready { relayed, .. } => {
+                let reached = |it: &&Peer| relayed.reaching(it.address).is_some();
+                let asks = self.peers.iter().filter(reached);
+                let asks = asks.filter_map(|it| it.ask_at).min();
                 [self.library_due, self.watch.due(), asks]
                     .into_iter()
                     .flatten()
@@ -378,232 +385,6 @@ impl Client {
         self.drop_held();
         self.state = State::Ended;
     }
-
-    fn begin(&mut self, now: Duration) {
-        self.forget_channels(now);
-        match self.server.transport {
-            Transport::Udp => self.allocate(),
-            Transport::Stream => {
-                self.state = State::Connecting {
-                    until: now + CONNECTING,
-                };
-                self.events.push_back(Event::Connect);
-            }
-        }
-    }
-
-    fn allocate(&mut self) {
-        let peers: Vec<_> = self.peers.iter().map(|it| it.address).collect();
-        let control = Control::new(self.server, &self.credentials, &peers);
-        self.state = State::Allocating(Box::new(control));
-    }
-
-    /// Releases whatever this address has on the server, then allocates. A stream is closed instead, which
-    /// does the same.
-    fn restart(&mut self, now: Duration) {
-        self.forget_channels(now);
-        match self.server.transport {
-            Transport::Udp => self.release(now),
-            Transport::Stream => {
-                self.delete(now);
-                self.events.push_back(Event::Close);
-                self.begin(now);
-            }
-        }
-    }
-
-    fn release(&mut self, now: Duration) {
-        match Refresh::release(&self.credentials, now) {
-            Some(release) => self.state = State::Releasing(Box::new(release)),
-            None => self.allocate(),
-        }
-    }
-
-    fn fail(&mut self, failure: Failure, now: Duration) {
-        self.forget_channels(now);
-        let until = now + (FIRST_PAUSE * (1 << self.failures.min(6))).min(LONGEST_PAUSE);
-        self.failures += 1;
-        let is_udp = self.server.transport == Transport::Udp;
-        if !is_udp {
-            self.events.push_back(Event::Close);
-        }
-        // The server may still hold an allocation of this address.
-        let may_hold = failure == Failure::Lost || matches!(self.state, State::Ready { .. });
-        let releases = is_udp && may_hold;
-        self.state = State::Paused {
-            until,
-            failure,
-            releases,
-        };
-        self.events.push_back(Event::Failed(failure));
-    }
-
-    fn reject(&mut self, now: Duration) {
-        self.delete(now);
-        self.fail(Failure::Address, now);
-    }
-
-    fn delete(&mut self, now: Duration) {
-        self.forget_channels(now);
-        let (State::Allocating(control) | State::Ready { control, .. }) = &mut self.state else {
-            return;
-        };
-        control.delete(now);
-        // The library spaces its requests; this one is the last, and nobody comes back to send it.
-        let later = now + Duration::from_millis(50);
-        self.outbox.extend(control.poll_transmit(later));
-    }
-
-    fn forget_channels(&mut self, now: Duration) {
-        self.watch.begin_anew();
-        self.library_due = None;
-        for peer in &mut self.peers {
-            (peer.channel, peer.ask_at) = (None, Some(now));
-        }
-    }
-
-    fn judge(&mut self, verdict: Verdict, now: Duration) {
-        match verdict {
-            Verdict::Undecided => {}
-            Verdict::Gone => self.fail(Failure::Silent, now),
-            Verdict::Forgetful => {
-                self.events.push_back(Event::Failed(Failure::Lost));
-                self.restart(now);
-            }
-        }
-    }
-
-    /// Runs the library until it has nothing more to say.
-    fn advance(&mut self, now: Duration) {
-        if let State::Releasing(release) = &mut self.state {
-            let (progress, request) = release.poll(now);
-            self.outbox.extend(request);
-            if progress == Progress::Silent {
-                self.allocate();
-            }
-        }
-        for _ in 0..LIBRARY_CALLS {
-            let (State::Allocating(control) | State::Ready { control, .. }) = &mut self.state
-            else {
-                return;
-            };
-            let due = control.poll(now);
-            let request = control.poll_transmit(now);
-            let change = control.poll_change();
-            self.library_due = due;
-            let is_quiet = request.is_none() && change.is_none();
-            self.outbox.extend(request);
-            if let Some(change) = change {
-                self.handle_change(change, now);
-            } else if due.is_none() {
-                let failure = match &self.state {
-                    State::Ready { .. } => Failure::Lost,
-                    _ => Failure::Silent,
-                };
-                self.fail(failure, now);
-            }
-            if is_quiet && !self.ask_for_channels(now) {
-                break;
-            }
-        }
-        if let State::Allocating(control) | State::Ready { control, .. } = &mut self.state {
-            control.forget_code();
-        }
-    }
-
-    fn handle_change(&mut self, change: Change, now: Duration) {
-        match change {
-            Change::Allocated(relayed)
-                if self.serves(relayed) || !self.server.may_give(relayed) =>
-            {
-                self.reject(now);
-            }
-            Change::Allocated(relayed) => {
-                let state = std::mem::replace(&mut self.state, State::Idle);
-                self.state = match state {
-                    State::Allocating(control) => {
-                        self.events.push_back(Event::Ready(relayed));
-                        State::Ready {
-                            control,
-                            relayed,
-                            since: now,
-                        }
-                    }
-                    // The address of the other family.
-                    other => other,
-                };
-            }
-            // Peers of the other family are served all the same.
-            Change::Failed(Failure::Family) if matches!(self.state, State::Ready { .. }) => {
-                self.events.push_back(Event::Failed(Failure::Family));
-            }
-            Change::Failed(failure) => self.fail(failure, now),
-            Change::Bound(address) => self.bound(address, now),
-            Change::NotBound(address, failure) => self.not_bound(address, failure, now),
-        }
-    }
-
-    fn bound(&mut self, address: SocketAddr, now: Duration) {
-        let State::Ready { control, since, .. } = &mut self.state else {
-            return;
-        };
-        let channel = control.number_of(address, now);
-        if let Some(peer) = self.peers.iter_mut().find(|it| it.address == address) {
-            peer.channel = channel;
-            self.events.push_back(Event::Bound(address));
-        }
-        if *since + LONGEST_PAUSE <= now {
-            self.failures = 0;
-        }
-    }
-
-    fn not_bound(&mut self, address: SocketAddr, failure: Failure, now: Duration) {
-        let Some(peer) = self.peers.iter_mut().find(|it| it.address == address) else {
-            return;
-        };
-        let failure = match peer.channel {
-            // The server refuses to refresh it: it has forgotten the allocation, and the library would not ask
-            // for the same channel again for minutes.
-            Some(_) => Failure::Lost,
-            None => failure,
-        };
-        let is_servers = matches!(
-            failure,
-            Failure::Lost | Failure::Silent | Failure::Refused(STALE_NONCE)
-        );
-        if is_servers {
-            return self.fail(failure, now);
-        }
-        peer.ask_at = Some(now + LONGEST_PAUSE);
-        self.events.push_back(Event::Failed(failure));
-    }
-
-    /// Asks for the channels that are due; returns whether it has.
-    fn ask_for_channels(&mut self, now: Duration) -> bool {
-        let State::Ready { control, .. } = &mut self.state else {
-            return false;
-        };
-        let mut asked = false;
-        for peer in &mut self.peers {
-            if peer.ask_at.is_none_or(|at| now < at) {
-                continue;
-            }
-            if control.bind(peer.address, now) {
-                peer.ask_at = None;
-                asked = true;
-            } else {
-                peer.ask_at = Some(now + LONGEST_PAUSE);
-            }
-        }
-        asked
-    }
-}
-
-fn families(addresses: impl Iterator<Item = SocketAddr>) -> [bool; 2] {
-    addresses.fold([false; 2], |mut families, address| {
-        families[usize::from(address.is_ipv6())] = true;
-        families
-    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use turn_client_proto::{
-    api::{DelayedMessageOrChannelSend, TurnConfig, TurnEvent, TurnPollRet, TurnRecvRet},
-    prelude::{DelayedTransmitBuild, TurnClientApi},
+    api::{TurnConfig, TurnEvent, TurnPollRet, TurnRecvRet},
+    prelude::TurnClientApi,
     stun::{
         Instant,
         agent::Transmit,
@@ -16,9 +16,11 @@ use turn_client_proto::{
 };
 
 use crate::{
+    bindings::Bindings,
     channel::ChannelNumber,
     credentials::Credentials,
     error::Failure,
+    families::Families,
     server::{Server, Transport},
 };
 
@@ -32,14 +34,19 @@ const EPOCH: Duration = Duration::from_secs(86_400);
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 
 /// Most outstanding requests; a response to any other is a stranger's.
-const MAX_ASKED: usize = 2 * crate::MAX_PEERS;
+const MAX_ASKED: usize = 16;
 
 turn_client_proto::impl_client!(pub(crate) AnyClient, (Udp, TurnClientUdp), (Tcp, TurnClientTcp));
 
 /// An allocation, or the attempt to get one.
 pub(crate) struct Control {
     client: AnyClient,
+    bindings: Bindings,
     server: Server,
+    /// Families that it was made for.
+    asked_for: Families,
+    /// Those that the server has neither given nor refused.
+    undecided: Families,
     /// Transactions of the latest requests that have no answer yet.
     asked: VecDeque<[u8; 12]>,
     /// The error code of the message being handled.
@@ -62,24 +69,23 @@ pub(crate) enum Handled {
 pub(crate) enum Change {
     /// There is an allocation.
     Allocated(SocketAddr),
-    /// There is none of a family, or there is none any longer.
-    Failed(Failure),
+    /// There is none of IPv4, or else of IPv6, or there is none any longer.
+    Failed(bool, Failure),
     /// A peer has its channel.
-    Bound(SocketAddr),
+    Bound(SocketAddr, ChannelNumber),
     /// A peer gets no channel, or has lost it.
     NotBound(SocketAddr, Failure),
 }
 
 impl Control {
-    /// Makes a client that asks for an address of each family of `peers`.
-    pub(crate) fn new(server: Server, credentials: &Credentials, peers: &[SocketAddr]) -> Self {
+    /// Makes a client that asks for an address of each of these families.
+    pub(crate) fn new(server: Server, credentials: &Credentials, families: Families) -> Self {
         let mut config = TurnConfig::new(credentials.for_library());
         config.set_allocation_transport(TransportType::Udp);
-        let wants = |is_ipv4: bool| peers.iter().any(|peer| peer.is_ipv4() == is_ipv4);
-        if !wants(true) && wants(false) {
-            config.set_address_family(AddressFamily::IPV6);
-        } else if wants(false) {
-            config.add_address_family(AddressFamily::IPV6);
+        match families {
+            Families::V6 => config.set_address_family(AddressFamily::IPV6),
+            Families::BOTH => config.add_address_family(AddressFamily::IPV6),
+            _ => {}
         }
         config.set_request_retransmits(
             FIRST_RETRANSMIT,
@@ -94,7 +100,10 @@ impl Control {
         };
         Self {
             client,
+            bindings: Bindings::new(server.transport, credentials),
             server,
+            asked_for: families,
+            undecided: families,
             asked: VecDeque::new(),
             code: None,
         }
@@ -105,11 +114,17 @@ impl Control {
         let Ok(message) = Message::from_bytes(bytes) else {
             return Handled::Stranger;
         };
+        if self.bindings.handle(&message, now) {
+            return Handled::Known;
+        }
         let transaction = transaction_of(bytes);
         let asked = self.asked.iter().position(|it| Some(*it) == transaction);
         if asked.and_then(|n| self.asked.remove(n)).is_some() {
             let error = message.attribute::<ErrorCode>();
             self.code = error.ok().map(|error| error.code());
+            if self.code == Some(ErrorCode::UNAUTHORIZED) {
+                self.bindings.learn_nonce(&message);
+            }
         }
         let local = local_of(self.server.address);
         let transmit = Transmit::new(bytes, self.client.transport(), self.server.address, local);
@@ -125,21 +140,20 @@ impl Control {
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Duration> {
         // That a signed request has timed out, the library says only when it is called once more.
         let _ = self.client.poll(at(now));
-        match self.client.poll(at(now)) {
-            TurnPollRet::WaitUntil(until) => {
-                let wait = until.duration_since(at(now));
-                Some(now + wait.max(SHORTEST_WAIT))
-            }
-            TurnPollRet::Closed => None,
+        let due = match self.client.poll(at(now)) {
+            TurnPollRet::WaitUntil(until) => until.duration_since(at(now)),
+            TurnPollRet::Closed => return None,
             // Only TCP allocations have these.
-            TurnPollRet::AllocateTcpSocket { .. } | TurnPollRet::TcpClose { .. } => {
-                Some(now + SHORTEST_WAIT)
-            }
-        }
+            TurnPollRet::AllocateTcpSocket { .. } | TurnPollRet::TcpClose { .. } => SHORTEST_WAIT,
+        };
+        let due = now + due.max(SHORTEST_WAIT);
+        Some(self.bindings.due().map_or(due, |it| it.min(due)))
     }
 
     pub(crate) fn poll_transmit(&mut self, now: Duration) -> Option<Vec<u8>> {
-        let transmit = self.client.poll_transmit(at(now))?;
+        let Some(transmit) = self.client.poll_transmit(at(now)) else {
+            return self.bindings.poll_transmit(now);
+        };
         let request = transmit.data.as_ref().to_vec();
         if let Some(transaction) = transaction_of(&request)
             && !self.asked.contains(&transaction)
@@ -153,48 +167,54 @@ impl Control {
     }
 
     pub(crate) fn poll_change(&mut self) -> Option<Change> {
-        loop {
-            let change = match self.client.poll_event()? {
-                TurnEvent::AllocationCreated(_, relayed) => Change::Allocated(relayed),
-                TurnEvent::AllocationCreateFailed(_) => Change::Failed(self.failure()),
-                TurnEvent::ChannelCreated(_, peer) => Change::Bound(peer),
-                TurnEvent::ChannelCreateFailed(_, peer) => Change::NotBound(peer, self.failure()),
-                _ => continue,
-            };
-            return Some(change);
+        while let Some(event) = self.client.poll_event() {
+            match event {
+                TurnEvent::AllocationCreated(_, relayed) => {
+                    self.decide(relayed.is_ipv4());
+                    return Some(Change::Allocated(relayed));
+                }
+                TurnEvent::AllocationCreateFailed(family) => {
+                    let is_ipv4 = family == AddressFamily::IPV4;
+                    self.decide(is_ipv4);
+                    let failure = self.code.map_or(Failure::Silent, Failure::of_code);
+                    return Some(Change::Failed(is_ipv4, failure));
+                }
+                _ => {}
+            }
         }
+        self.bindings.poll_change()
     }
 
-    /// Asks for a channel to `peer`; returns whether the request was made or is under way.
+    /// Whether the server has neither given nor refused an address of some family.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.undecided != Families::NONE
+    }
+
+    /// The families that it was made for.
+    pub(crate) fn asked_for(&self) -> Families {
+        self.asked_for
+    }
+
+    /// Asks for a channel to `peer`; returns whether there is one to ask for.
     pub(crate) fn bind(&mut self, peer: SocketAddr, now: Duration) -> bool {
-        self.client
-            .bind_channel(TransportType::Udp, peer, at(now))
-            .is_ok()
+        self.bindings.bind(peer, now)
     }
 
-    /// The channel that leads to `peer` now.
-    pub(crate) fn number_of(&mut self, peer: SocketAddr, now: Duration) -> Option<ChannelNumber> {
-        let sent = self
-            .client
-            .send_to(TransportType::Udp, peer, &[][..], at(now));
-        let DelayedMessageOrChannelSend::Channel(channel) = sent.ok()??.data else {
-            return None;
-        };
-        let frame = channel.build();
-        let &[c0, c1, ..] = frame.as_slice() else {
-            return None;
-        };
-        ChannelNumber::new(u16::from_be_bytes([c0, c1]))
+    /// Lets the channel to `peer` expire.
+    pub(crate) fn rest(&mut self, peer: SocketAddr) {
+        self.bindings.rest(peer);
     }
 
-    /// Asks the server to end the allocation.
-    pub(crate) fn delete(&mut self, now: Duration) {
-        // It fails only if there is no allocation.
-        let _ = self.client.delete(at(now));
+    /// Makes the request that ends the allocation; `None` if the server cannot have one.
+    pub(crate) fn release(&mut self) -> Option<Vec<u8>> {
+        self.bindings.release()
     }
 
-    fn failure(&self) -> Failure {
-        self.code.map_or(Failure::Silent, Failure::of_code)
+    fn decide(&mut self, is_ipv4: bool) {
+        match is_ipv4 {
+            true => self.undecided.v4 = false,
+            false => self.undecided.v6 = false,
+        }
     }
 
     /// Forgets the code of the last message, so that a later timeout is not taken for its answer.

@@ -16,20 +16,26 @@
 //!
 //! The library `turn-client-proto` makes and checks the messages of an allocation. It draws transaction
 //! identifiers itself; all else is pure: no socket, no clock. `convoy-proto`
-//! drives it. It never sends to an address that [`Client::set_peers`] did not name. This crate adds the rest: framing, bounds, pauses
-//! after failures, the release of an allocation that an earlier process has left, and the watch for a server that has
-//! gone. [`parse_indication`] reads what a peer without a channel sends.
+//! drives it. It never sends to an address that [`Client::set_peers`] did not name. This crate adds the rest: framing,
+//! channels, bounds, pauses after failures, the release of an allocation that an earlier process has left, and the watch
+//! for a server that has gone. [`parse_indication`] reads what a peer without a channel sends.
+//!
+//! An allocation has an address of each family that peers have (RFC 8656 §7.1), or of those that the server does not
+//! refuse. A peer of a further family costs a new allocation, once.
 //!
 //! Deliberately absent: Send indications, TCP allocations (RFC 6062), DTLS.
 
+mod bindings;
 mod channel;
 mod client;
 mod control;
 mod credentials;
 mod error;
+mod families;
 mod held;
 mod indication;
 mod refresh;
+mod request;
 mod server;
 mod watch;
 
@@ -37,6 +43,7 @@ pub use channel::{ChannelNumber, HEADER_LEN, frame_len, header, padding, parse};
 pub use client::{Client, Event, Phase};
 pub use credentials::Credentials;
 pub use error::{Failure, InvalidCredentials, NotTurn, TooManyPeers};
+pub use families::Addresses;
 pub use indication::parse_indication;
 pub use server::{Server, Transport};
 

@@ -6,55 +6,21 @@
 
 use std::time::Duration;
 
-use turn_client_proto::{
-    stun::{
-        auth::{Feature, LongTermClientAuth, LongTermClientValidation},
-        types::attribute::ErrorCode,
-        types::message::{IntegrityAlgorithm, Message, MessageWriteVec, TransactionId},
-        types::prelude::{MessageWrite, MessageWriteExt},
-    },
-    types::{attribute::Lifetime, message::REFRESH},
-};
+use turn_client_proto::stun::{auth::LongTermClientAuth, types::message::Message};
 
-use crate::{credentials::Credentials, server::Transport};
+use crate::{
+    credentials::Credentials,
+    request::{Progress, Purpose, Request, Schedule, signer},
+    server::Transport,
+};
 
 /// Lifetime in seconds that a check asks for: as long as the library does, which relies on it.
 const LIFETIME: u32 = 1800;
-/// Most requests with other nonces.
-const MAX_NONCES: u32 = 3;
 
 /// A request, until an answer to it has arrived.
 pub(crate) struct Refresh {
     auth: LongTermClientAuth,
-    lifetime: u32,
-    schedule: Schedule,
-    request: Vec<u8>,
-    transaction: TransactionId,
-    attempts: u32,
-    nonces: u32,
-    due: Duration,
-}
-
-/// The times at which a request is sent.
-#[derive(Clone, Copy, Debug)]
-struct Schedule {
-    pause: Duration,
-    /// The factor by which the pause grows after each attempt.
-    growth: u32,
-    attempts: u32,
-}
-
-/// How far a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// It waits for an answer.
-    Waiting,
-    /// The server has done it.
-    Done,
-    /// The server refuses it: the STUN error code.
-    Refused(u16),
-    /// The server does not answer.
-    Silent,
+    request: Request,
 }
 
 impl Refresh {
@@ -95,85 +61,34 @@ impl Refresh {
         schedule: Schedule,
         now: Duration,
     ) -> Option<Self> {
-        let mut auth = LongTermClientAuth::new();
-        auth.set_credentials(credentials.for_library().into());
-        auth.set_supported_integrity(IntegrityAlgorithm::Sha1);
-        auth.set_anonymous_username(Feature::Auto);
-        let (request, transaction) = refresh(&mut auth, lifetime)?;
-        Some(Self {
-            auth,
-            lifetime,
-            schedule,
-            request,
-            transaction,
-            attempts: 0,
-            nonces: 0,
-            due: now,
-        })
+        let mut auth = signer(credentials);
+        let request = Request::new(Purpose::Refresh(lifetime), schedule, &mut auth, now)?;
+        Some(Self { auth, request })
     }
 
     /// Returns the request when it is due, and says when there is nothing left to wait for.
     pub(crate) fn poll(&mut self, now: Duration) -> (Progress, Option<Vec<u8>>) {
-        if now < self.due {
-            return (Progress::Waiting, None);
-        }
-        let Schedule {
-            pause,
-            growth,
-            attempts,
-        } = self.schedule;
-        if self.attempts == attempts {
-            return (Progress::Silent, None);
-        }
-        self.due = now + pause * growth.pow(self.attempts);
-        self.attempts += 1;
-        (Progress::Waiting, Some(self.request.clone()))
+        self.request.poll(now)
     }
 
     /// The time of the next [`Self::poll`].
     pub(crate) fn due(&self) -> Duration {
-        self.due
+        self.request.due()
     }
 
     /// Takes a message from the server; `None` if it answers another request.
     pub(crate) fn handle(&mut self, bytes: &[u8], now: Duration) -> Option<Progress> {
         let message = Message::from_bytes(bytes).ok()?;
-        if !message.is_response() || message.transaction_id() != self.transaction {
-            return None;
-        }
-        Some(match self.auth.validate_incoming_message(&message) {
-            Ok(LongTermClientValidation::Validated(_)) => {
-                let error = message.attribute::<ErrorCode>();
-                error.map_or(Progress::Done, |error| Progress::Refused(error.code()))
-            }
-            Ok(LongTermClientValidation::ResendRequest(_)) if self.nonces < MAX_NONCES => {
-                let Some((request, transaction)) = refresh(&mut self.auth, self.lifetime) else {
-                    return Some(Progress::Silent);
-                };
-                (self.request, self.transaction) = (request, transaction);
-                (self.attempts, self.due) = (0, now);
-                self.nonces += 1;
-                Progress::Waiting
-            }
-            // Forged, or refused: the request is repeated, and then given up.
-            _ => Progress::Waiting,
-        })
+        let is_answer = self.request.is_answered_by(&message);
+        is_answer.then(|| self.request.handle(&message, &mut self.auth, now))
     }
 }
 
+/// Leaves out what signs the request, which prints the password.
 impl std::fmt::Debug for Refresh {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Refresh")
-            .field("lifetime", &self.lifetime)
-            .field("attempts", &self.attempts)
+            .field("request", &self.request)
             .finish_non_exhaustive()
     }
-}
-
-fn refresh(auth: &mut LongTermClientAuth, lifetime: u32) -> Option<(Vec<u8>, TransactionId)> {
-    let mut request = Message::builder_request(REFRESH, MessageWriteVec::new());
-    let transaction = request.transaction_id();
-    request.add_attribute(&Lifetime::new(lifetime)).ok()?;
-    let request = auth.sign_outgoing_message(request).ok()?;
-    Some((request.finish(), transaction))
 }

@@ -6,11 +6,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    credentials::Credentials,
-    refresh::{Progress, Refresh},
-    server::Transport,
-};
+use crate::{credentials::Credentials, refresh::Refresh, request::Progress, server::Transport};
 
 /// Silence after which the server is asked; doubled up to [`LONGEST_SILENCE`] each time that it answers.
 const SILENCE: Duration = Duration::from_secs(4);

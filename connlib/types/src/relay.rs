@@ -132,8 +132,8 @@ pub enum RelayState {
     Connecting,
     /// It is being asked for an address.
     Allocating,
-    /// It has given this address, which peers see.
-    Ready(SocketAddr),
+    /// It has given these addresses, which peers see: one of each family at most, IPv6 first.
+    Ready(Vec<SocketAddr>),
     /// It does not work, for this reason; it is tried again.
     Failed(String),
 }

@@ -17,6 +17,8 @@ pub struct RelayServer {
     pub state: String,
     /// Address and port that it has given, which peers see.
     pub relayed: Option<String>,
+    /// Second such address, of IPv6, if it has given one of each family.
+    pub relayed_ipv6: Option<String>,
     /// Reason why it does not work, in words.
     pub problem: Option<String>,
     /// Number of peers whose data it carries.

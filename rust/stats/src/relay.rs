@@ -1,19 +1,25 @@
 //! TURN servers in `convoy stats` and `convoy status`.
 
+use std::net::SocketAddr;
+
 use convoy_proto::config::{RelayState, RelayStatus};
 use convoy_report::{Peer, RelayServer};
 
 /// The report of one.
 pub(super) fn server(status: &RelayStatus) -> RelayServer {
+    let addresses = match &status.state {
+        RelayState::Ready(addresses) => &addresses[..],
+        _ => &[],
+    };
+    // IPv6 comes first.
+    let mut addresses = addresses.iter().rev().map(SocketAddr::to_string);
     RelayServer {
         host: status.host.clone(),
         server: status.server.to_string(),
         transport: status.transport.name().to_owned(),
         state: status.state.name().to_owned(),
-        relayed: match &status.state {
-            RelayState::Ready(address) => Some(address.to_string()),
-            _ => None,
-        },
+        relayed: addresses.next(),
+        relayed_ipv6: addresses.next(),
         problem: match &status.state {
             RelayState::Failed(why) => Some(why.clone()),
             _ => None,
@@ -29,7 +35,11 @@ pub fn words(relay: &RelayServer) -> String {
     } = relay;
     let state = match (relay.state.as_str(), &relay.relayed, &relay.problem) {
         ("idle", ..) => "not needed".to_owned(),
-        ("ready", Some(relayed), _) => format!("ready, peers see {relayed}"),
+        ("ready", Some(relayed), _) => {
+            let other = relay.relayed_ipv6.as_ref();
+            let other = other.map(|it| format!(" and {it}")).unwrap_or_default();
+            format!("ready, peers see {relayed}{other}")
+        }
         (_, _, Some(problem)) => format!("failed: {problem}"),
         (state, ..) => state.to_owned(),
     };
@@ -63,14 +73,24 @@ mod tests {
             words(&server(&status))
         };
         let head = "192.0.2.9:3478 (udp): ";
-        let ready = RelayState::Ready("198.51.100.7:50000".parse().unwrap());
+        let ready = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|it| it.parse().unwrap());
+            RelayState::Ready(addresses.collect())
+        };
         let failed = RelayState::Failed("the relay does not answer".to_owned());
         assert_eq!(shown(RelayState::Idle), format!("{head}not needed"));
         assert_eq!(shown(RelayState::Allocating), format!("{head}allocating"));
-        assert_eq!(
-            shown(ready),
-            format!("{head}ready, peers see 198.51.100.7:50000")
-        );
+        for (addresses, seen) in [
+            (&["198.51.100.7:50000"][..], "198.51.100.7:50000"),
+            (&["[2001:db8::7]:50001"], "[2001:db8::7]:50001"),
+            (
+                &["[2001:db8::7]:50001", "198.51.100.7:50000"],
+                "198.51.100.7:50000 and [2001:db8::7]:50001",
+            ),
+        ] {
+            let expected = format!("{head}ready, peers see {seen}");
+            assert_eq!(shown(ready(addresses)), expected);
+        }
         assert_eq!(
             shown(failed),
             format!("{head}failed: the relay does not answer")

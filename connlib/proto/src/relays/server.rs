@@ -74,7 +74,7 @@ impl Server {
                 Phase::Idle | Phase::Ended => RelayState::Idle,
                 Phase::Connecting => RelayState::Connecting,
                 Phase::Allocating => RelayState::Allocating,
-                Phase::Ready(relayed) => RelayState::Ready(relayed),
+                Phase::Ready(relayed) => RelayState::Ready(relayed.iter().collect()),
                 Phase::Paused(failure) => RelayState::Failed(self.words(failure)),
             },
             carries,

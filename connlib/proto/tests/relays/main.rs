@@ -219,6 +219,35 @@ fn a_peer_of_ipv6_is_reached_through_a_server_of_ipv4() {
 }
 
 #[test]
+fn peers_of_both_families_get_their_own_data_by_one_server() {
+    let mut world = World::new(Firewall::OnlyTurn);
+    world.move_peer(1, "[2001:db8::3]:51820".parse().unwrap());
+    for _ in 0..20 {
+        for peer in 0..2 {
+            world.a_sends(peer, &[peer as u8]);
+        }
+        world.run(SECOND);
+    }
+    for peer in 0..2 {
+        let expected: &[u8] = &[peer as u8];
+        assert_eq!(world.received(peer), [expected; 20]);
+    }
+}
+
+#[test]
+fn a_peer_of_a_family_that_the_server_lacks_disturbs_no_other() {
+    let mut world = World::relayed();
+    world.lacks_ipv6 = true;
+    world.move_peer(1, "[2001:db8::3]:51820".parse().unwrap());
+    world.a_sends(1, b"in vain");
+    world.talk(Duration::from_secs(20));
+    let before = world.lost;
+    world.a_sends(1, b"in vain");
+    world.talk(Duration::from_secs(100));
+    assert_eq!((world.lost, world.received(1).len()), (before, 0));
+}
+
+#[test]
 fn without_servers_any_longer_data_goes_directly() {
     let mut world = World::relayed();
     world.firewall = Firewall::Open;

@@ -28,7 +28,7 @@ use turn_client_proto::{
     types::{AddressFamily, TransportType, prelude::DelayedTransmitBuild},
 };
 use turn_server_proto::{
-    api::{TurnServerApi, TurnServerPollRet},
+    api::{SocketAllocateError, TurnServerApi, TurnServerPollRet},
     server::TurnServer,
 };
 
@@ -58,6 +58,8 @@ pub struct World {
     pub gives: Option<SocketAddr>,
     /// Another server, which answers requests without a signature alone.
     pub challenges: Option<SocketAddr>,
+    /// Whether the server has no address of IPv6.
+    pub lacks_ipv6: bool,
     /// Datagrams that the server got from `a`.
     pub at_server: usize,
     /// ChannelData that `a` has sent.
@@ -97,6 +99,7 @@ impl World {
             firewall,
             gives: None,
             challenges: None,
+            lacks_ipv6: false,
             at_server: 0,
             relayed_data: 0,
             lost: 0,
@@ -350,13 +353,16 @@ impl World {
                 };
                 let address = SocketAddr::new(address, self.relayed_port);
                 let address = self.gives.unwrap_or(address);
+                let is_lacking = self.lacks_ipv6 && address.is_ipv6();
+                let lacks = SocketAllocateError::AddressFamilyNotSupported;
+                let socket = (!is_lacking).then_some(address).ok_or(lacks);
                 self.server.allocated_socket(
                     transport,
                     listen_addr,
                     client_addr,
                     allocation_transport,
                     family,
-                    Ok(address),
+                    socket,
                     instant(self.now),
                 );
             }

@@ -6,19 +6,32 @@ use turn_client_proto::{
         agent::Transmit,
         types::{
             attribute::{ErrorCode, Nonce, PasswordAlgorithmValue, PasswordAlgorithms, Realm},
-            message::{Message, MessageWriteVec},
+            message::{IntegrityAlgorithm, LongTermCredentials, Message, MessageWriteVec},
             prelude::{AttributeStaticType, MessageWrite, MessageWriteExt},
         },
     },
-    types::{TransportType, prelude::DelayedTransmitBuild},
+    types::{
+        AddressFamily, TransportType,
+        attribute::{
+            AdditionalAddressFamily, ChannelNumber as Number, RequestedAddressFamily,
+            XorPeerAddress,
+        },
+        message::{ALLOCATE, CHANNEL_BIND},
+        prelude::DelayedTransmitBuild,
+    },
 };
 use turn_server_proto::{
     api::{SocketAllocateError, TurnServerApi, TurnServerPollRet},
     server::TurnServer,
 };
 
-use super::*;
+use std::collections::HashMap;
 
+use super::*;
+use crate::{families::Families, server::Transport};
+
+mod channels;
+mod families;
 mod fuzz;
 mod hostile;
 mod lifetime;
@@ -54,6 +67,12 @@ struct World {
     server_address: SocketAddr,
     relayed_port: u16,
     refuses: Option<SocketAllocateError>,
+    /// Families of which the server has addresses.
+    has: Families,
+    /// Whether the server refuses requests that name a family at all.
+    is_old: bool,
+    /// Peers by the channels of the present allocation, and when they were last bound.
+    bound: HashMap<u16, (SocketAddr, Duration)>,
     /// The relayed address that the server gives instead of its own.
     gives: Option<SocketAddr>,
     fate: fn(usize) -> Fate,
@@ -86,6 +105,9 @@ impl World {
             server_address,
             relayed_port: 50_000,
             refuses: None,
+            has: Families::BOTH,
+            is_old: false,
+            bound: HashMap::new(),
             gives: None,
             fate: |_| Fate::Arrives,
             sent: 0,
@@ -158,6 +180,10 @@ impl World {
     }
 
     fn at_server(&mut self, message: &[u8]) {
+        self.note_channels(message);
+        if let Some(refusal) = self.refusal_of_old(message) {
+            return self.client.handle_message(&refusal, self.now);
+        }
         let transmit = Transmit::new(
             message.to_vec(),
             TransportType::Udp,
@@ -170,41 +196,87 @@ impl World {
         }
     }
 
+    /// Requires that no channel leads to two peers (RFC 8656 §12).
+    fn note_channels(&mut self, message: &[u8]) {
+        let Ok(message) = Message::from_bytes(message) else {
+            return;
+        };
+        let now = self.now;
+        if message.has_method(ALLOCATE) {
+            self.bound.clear();
+        }
+        if let Ok(number) = message.attribute::<Number>()
+            && message.has_method(CHANNEL_BIND)
+        {
+            let peer = message.attribute::<XorPeerAddress>().unwrap();
+            let peer = peer.addr(message.transaction_id());
+            let is_over = |at: Duration| at + Duration::from_secs(900) <= now;
+            let former = self.bound.insert(number.channel(), (peer, now));
+            let is_free = former.is_none_or(|(known, at)| known == peer || is_over(at));
+            assert!(is_free, "{former:?} loses its channel to {peer}");
+        }
+    }
+
+    /// The refusal of a signed request that names IPv6 by a server that has never heard of it.
+    fn refusal_of_old(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let request = Message::from_bytes(message).ok().filter(|_| self.is_old)?;
+        let names_family = request.has_attribute(AdditionalAddressFamily::TYPE)
+            || request.has_attribute(RequestedAddressFamily::TYPE);
+        let realm = request.attribute::<Realm>().ok().filter(|_| names_family)?;
+        let credentials = LongTermCredentials::new("alice".to_owned(), "secret".to_owned());
+        let key = credentials.to_key(realm.realm().to_owned()).into();
+        let mut refusal = Message::builder_error(&request, MessageWriteVec::new());
+        let code = ErrorCode::builder(ErrorCode::ADDRESS_FAMILY_NOT_SUPPORTED);
+        refusal.add_attribute(&code.build().unwrap()).unwrap();
+        let signed = refusal.add_message_integrity(&key, IntegrityAlgorithm::Sha1);
+        signed.unwrap();
+        Some(refusal.finish())
+    }
+
     fn serve(&mut self) -> bool {
         let mut any = false;
         loop {
-            if let TurnServerPollRet::AllocateSocket {
-                transport,
-                listen_addr,
-                client_addr,
-                allocation_transport,
-                family,
-            } = self.server.poll(instant(self.now))
-            {
-                self.relayed_port += 1;
-                let is_v4 = family == turn_client_proto::types::AddressFamily::IPV4;
-                let address = match is_v4 {
-                    true => SocketAddr::from(([198, 51, 100, 1], self.relayed_port)),
-                    false => SocketAddr::new(peer_v6().ip(), self.relayed_port),
-                };
-                let address = self.gives.unwrap_or(address);
-                let socket = self.refuses.map_or(Ok(address), Err);
-                self.server.allocated_socket(
-                    transport,
-                    listen_addr,
-                    client_addr,
-                    allocation_transport,
-                    family,
-                    socket,
-                    instant(self.now),
-                );
-            }
+            self.give_addresses();
             let Some(transmit) = self.server.poll_transmit(instant(self.now)) else {
                 return any;
             };
             any = true;
             self.deliver(transmit.to, transmit.data);
         }
+    }
+
+    /// Answers what the server asks of its sockets. It forgets a client whose last answer is a refusal.
+    fn give_addresses(&mut self) {
+        let mut wanted = Vec::new();
+        while let TurnServerPollRet::AllocateSocket { family, .. } =
+            self.server.poll(instant(self.now))
+        {
+            wanted.push((self.socket_of(family == AddressFamily::IPV4), family));
+        }
+        wanted.sort_by_key(|(socket, _)| socket.is_ok());
+        for (socket, family) in wanted {
+            self.server.allocated_socket(
+                TransportType::Udp,
+                self.server_address,
+                self.client_address,
+                TransportType::Udp,
+                family,
+                socket,
+                instant(self.now),
+            );
+        }
+    }
+
+    fn socket_of(&mut self, is_ipv4: bool) -> Result<SocketAddr, SocketAllocateError> {
+        self.relayed_port += 1;
+        let (has_family, address) = match is_ipv4 {
+            true => (self.has.v4, [198, 51, 100, 1].into()),
+            false => (self.has.v6, peer_v6().ip()),
+        };
+        let lacks = SocketAllocateError::AddressFamilyNotSupported;
+        let refusal = self.refuses.or((!has_family).then_some(lacks));
+        let address = SocketAddr::new(address, self.relayed_port);
+        refusal.map_or(Ok(self.gives.unwrap_or(address)), Err)
     }
 
     fn deliver(&mut self, to: SocketAddr, bytes: Vec<u8>) {
@@ -276,6 +348,7 @@ fn a_peer_gets_its_channel_and_what_was_held_for_it_goes_out() {
     let Phase::Ready(relayed) = world.client.phase() else {
         panic!("{:?}", world.events);
     };
+    let relayed = relayed.reaching(peer(1)).unwrap();
     assert_eq!(world.events, [Event::Ready(relayed), Event::Bound(peer(1))]);
     let (to, held) = world.client.poll_held(world.now).unwrap();
     assert_eq!((to, held.as_slice()), (peer(1), &b"initiation"[..]));
@@ -308,6 +381,11 @@ fn peers_of_both_families_get_an_address_each() {
         world.events
     );
     assert!(world.client.channel(peer_v6()).is_some());
+    for peer in [peer(1), peer_v6()] {
+        world.must_reach(peer);
+        let channel = world.client.channel(peer).unwrap();
+        assert_eq!(world.client.peer(channel), Some(peer));
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn messages(input: &mut Unstructured<'_>) -> Result<()> {
         };
         world.client = Client::new(server, credentials("secret"));
     }
+    world.has = *input.choose(&[Families::BOTH, Families::V4, Families::V6])?;
+    world.is_old = input.arbitrary()?;
     let mut peers: Vec<_> = Vec::new();
     let mut seen: Vec<Vec<u8>> = Vec::new();
     for _ in 0..60 {
@@ -29,8 +31,9 @@ fn messages(input: &mut Unstructured<'_>) -> Result<()> {
         }
         match input.int_in_range(0..=9)? {
             0 => {
-                let count = input.int_in_range(0..=3)?;
-                peers = (0..count).map(|n| peer(n + 1)).collect();
+                let all = [peer(1), peer_v6(), peer(2), peer(3)];
+                let first = input.int_in_range(0..=2)?;
+                peers = all[first..input.int_in_range(first..=4)?].to_vec();
                 world.client.set_peers(&peers, world.now).unwrap();
             }
             1..=3 => {
@@ -55,13 +58,17 @@ fn messages(input: &mut Unstructured<'_>) -> Result<()> {
                     world.client.handle_message(&message, world.now);
                 }
             }
-            8 => world.send(peer(input.int_in_range(1..=4)?), b"datagram"),
+            8 => world.send(*input.choose(&[peer(1), peer_v6(), peer(4)])?, b"datagram"),
             _ => world.client.renew(world.now),
         }
     }
     let numbers = (0x4000..=0x4FFF).filter_map(crate::ChannelNumber::new);
     for bound in numbers.filter_map(|it| world.client.peer(it)) {
         assert!(peers.contains(&bound), "{bound} was not named");
+        let Phase::Ready(relayed) = world.client.phase() else {
+            panic!("{bound} has a channel of no allocation");
+        };
+        assert!(relayed.reaching(bound).is_some(), "{bound}");
     }
     Ok(())
 }

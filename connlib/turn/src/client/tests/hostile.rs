@@ -80,6 +80,21 @@ fn a_relayed_address_that_cannot_be_the_servers_is_refused() {
 }
 
 #[test]
+fn one_impossible_address_of_two_is_enough_to_refuse_both() {
+    for address in ["[2001:db8::1]:51820", "[fe80::1]:50001", "[::1]:50001"] {
+        let mut world = World::new();
+        world.gives = Some(address.parse().unwrap());
+        world.has = Families::V6;
+        let peers = [peer(1), peer_v6()];
+        world.client.set_peers(&peers, world.now).unwrap();
+        world.run(Duration::from_millis(500));
+        let phase = world.client.phase();
+        assert_eq!(phase, Phase::Paused(Failure::Address), "{address}");
+        assert_eq!(world.at_peers, []);
+    }
+}
+
+#[test]
 fn an_address_that_its_owner_knows_better_is_given_back() {
     let mut world = World::ready();
     world.client.reject_address(world.now);
@@ -104,7 +119,14 @@ fn a_server_on_this_host_may_give_addresses_of_this_host() {
     server.address.set_ip("::ffff:127.0.0.1".parse().unwrap());
     assert!(server.may_give(SocketAddr::from(([127, 0, 0, 1], 50_000))));
     server.address.set_ip([198, 51, 100, 1].into());
-    for address in ["[::]:1", "[::1]:1", "[ff02::1]:1", "[::ffff:127.0.0.1]:1"] {
+    for address in [
+        "[::]:1",
+        "[::1]:1",
+        "[ff02::1]:1",
+        "[fe80::1]:1",
+        "[::ffff:127.0.0.1]:1",
+        "[::ffff:198.51.100.1]:1",
+    ] {
         assert!(!server.may_give(address.parse().unwrap()), "{address}");
     }
 }

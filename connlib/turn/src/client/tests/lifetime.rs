@@ -12,7 +12,7 @@ fn an_idle_allocation_lasts_for_hours_and_wakes_only_to_be_refreshed() {
     world.run(4 * HOUR);
     assert_eq!(world.events, []);
     assert_eq!(world.client.channel(peer(1)), channel);
-    // A permission lasts five minutes, a channel ten, an allocation half an hour.
+    // A permission lasts five minutes, an allocation half an hour.
     let refreshes = world.sent - sent;
     assert!(
         (60..160).contains(&refreshes),
@@ -186,8 +186,11 @@ fn an_allocation_that_a_killed_process_has_left_is_released_first() {
 }
 
 #[test]
-fn an_end_gives_the_allocation_back() {
+fn an_end_gives_the_allocation_back_however_old_it_is() {
     let mut world = World::ready();
+    let nonces = Duration::from_secs(600);
+    world.server.set_nonce_expiry_duration(nonces);
+    world.run(HOUR);
     world.client.end(world.now);
     world.exchange();
     assert_eq!(
