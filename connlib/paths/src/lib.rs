@@ -9,8 +9,9 @@
 //! 5. [`Agent::poll_transmit`] until it is empty: messages to be sealed in the session, and sent by the hub or to a
 //!    candidate.
 //! 6. [`Agent::poll_event`] until it is empty: which path data takes from now on.
-//! 7. With a relay ([`Agent::allow_relay`]): while [`Agent::wants_relay`], ask it for an address and for channels to
-//!    [`Agent::relay_peers`]; tell the agent by [`Agent::set_relay`] and [`Agent::handle_channel`]. Else give it back.
+//! 7. With a relay ([`Agent::allow_relay`]): while [`Agent::wants_relay`], ask it for channels to
+//!    [`Agent::relay_peers`], and for an address of each of their families; tell the agent by [`Agent::set_relay`] and
+//!    [`Agent::handle_channel`]. Else give it back.
 //!
 //! Each side sends its addresses through the hub, probes the addresses it receives, and moves data to the best one that
 //! answers. [`is_probeable`] rejects addresses that are neither probed nor replied to, whoever names them. A lying peer

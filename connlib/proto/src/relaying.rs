@@ -8,8 +8,9 @@
 //!   What a server relays moves no endpoint.
 //! - Nothing is sent to an address that is not a peer's endpoint, whatever a server says: it relays by channels, and a
 //!   channel is bound to an endpoint, or to an address at which a peer may be met (`meet/relay.rs`), alone.
-//! - A server is asked only once a peer needs it, the next one only when it fails, and the allocation is given back soon
-//!   after nobody needs it. While a peer is relayed, its handshakes also go directly, so that it returns.
+//! - A server is asked only once a peer needs it, the next one only when it fails, or has no address of a peer's family,
+//!   and the allocation is given back soon after nobody needs it. While a peer is relayed, its handshakes also go
+//!   directly, so that it returns.
 //! - Servers by streams get their frames by [`Node::poll_relay_frame`] and
 //!   [`DatagramSink::append_frame`](crate::DatagramSink::append_frame), and are opened by [`Node::poll_relay_event`].
 

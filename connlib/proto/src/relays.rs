@@ -4,7 +4,7 @@ mod server;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -57,8 +57,8 @@ pub(crate) struct Relays {
     pub(crate) users: BTreeMap<usize, Option<Duration>>,
     /// Peers that are met through a hub, and need a server for that.
     pub(crate) needs: Vec<DirectNeed>,
-    /// The server that relays for them, as long as it works.
-    pub(crate) of_directs: Option<RelayId>,
+    /// The servers that relay for them over IPv4 and over IPv6, as long as they work.
+    pub(crate) of_directs: [Option<RelayId>; 2],
     pub(crate) frames: VecDeque<RelayFrame>,
     pub(crate) events: VecDeque<RelayEvent>,
     /// The number of servers so far.
@@ -107,42 +107,48 @@ impl Relays {
         self.servers.iter_mut().find(|it| it.id == id)
     }
 
-    /// The server that relays for peers which are met through a hub, and the address that it has given.
-    pub(crate) fn ready_for_directs(&self) -> Option<(RelayId, SocketAddr)> {
+    /// The server that relays to such an address of peers which are met through a hub, and the address of the same
+    /// family that it has given.
+    pub(crate) fn for_directs(&self, to: SocketAddr) -> Option<(RelayId, SocketAddr)> {
         let asked = self.servers.iter().filter(|it| it.is_asked);
         let mut ready = asked.filter_map(|it| match it.client.phase() {
-            Phase::Ready(addresses) => {
-                let address = addresses.iter().find(SocketAddr::is_ipv4)?;
-                Some((it.id, address))
-            }
+            Phase::Ready(addresses) => Some((it.id, addresses.reaching(to)?)),
             _ => None,
         });
-        let is_present = |it: &(RelayId, SocketAddr)| Some(it.0) == self.of_directs;
+        let present = self.of_directs[usize::from(to.is_ipv6())];
+        let is_present = |it: &(RelayId, SocketAddr)| Some(it.0) == present;
         ready.clone().find(is_present).or_else(|| ready.next())
     }
 
-    /// Whether datagrams to `to` pass this server.
-    pub(crate) fn reaches(&self, relay: RelayId, to: SocketAddr) -> bool {
-        let mut servers = self.servers.iter();
-        servers.any(|it| it.id == relay && it.reaches(to))
+    /// Keeps to the servers that relay for peers which are met through a hub. Returns the addresses that they have
+    /// given, IPv6 first.
+    pub(crate) fn settle_for_directs(&mut self) -> Vec<SocketAddr> {
+        let families = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+        let ready = families.map(|family: IpAddr| self.for_directs((family, 0).into()));
+        self.of_directs = [ready[1], ready[0]].map(|it| it.map(|(relay, _)| relay));
+        ready.into_iter().flatten().map(|(_, it)| it).collect()
     }
 
     /// The way to a peer's address by the server that relays for peers which are met through a hub.
     pub(crate) fn route_of_direct(&self, to: SocketAddr) -> Option<Relayed> {
-        let (relay, _) = self.ready_for_directs()?;
+        let (relay, _) = self.for_directs(to)?;
         let server = self.servers.iter().find(|it| it.id == relay)?;
         Some(server.route_to(Some(to))).filter(|route| route.channel.is_some())
     }
 
-    /// Asks the first server while peers need one, and each further one once those before it have failed. Returns
-    /// whether another is asked from now on.
-    pub(crate) fn ask_next(&mut self) -> bool {
+    /// Asks the first server while peers need one, and each further one once those before it have failed, or have no
+    /// address of the family of one of the `endpoints`, or of any at which a peer may be met. Returns whether another is
+    /// asked from now on.
+    pub(crate) fn ask_next(&mut self, endpoints: &[SocketAddr]) -> bool {
         if self.users.is_empty() && self.needs.is_empty() {
             self.servers.iter_mut().for_each(|it| it.is_asked = false);
             return false;
         }
-        let mut asked = self.servers.iter().filter(|it| it.is_asked);
-        if asked.any(|it| !it.has_failed()) {
+        let asked = self.servers.iter().filter(|it| it.is_asked);
+        let is_served = |to: &[SocketAddr]| asked.clone().any(|it| it.may_serve(to));
+        let needs = self.needs.iter().map(|it| &it.addresses[..]);
+        let mut wanted = endpoints.iter().map(std::slice::from_ref).chain(needs);
+        if is_served(&[]) && wanted.all(is_served) {
             return false;
         }
         let next = self.servers.iter_mut().find(|it| !it.is_asked);
@@ -172,6 +178,6 @@ impl Relays {
     pub(crate) fn best_for(&self, to: SocketAddr) -> Option<usize> {
         let find = |is: &dyn Fn(&Server) -> bool| self.servers.iter().position(is);
         let reaching = find(&|it| it.reaches(to));
-        reaching.or_else(|| find(&|it| it.is_asked && !it.has_failed()))
+        reaching.or_else(|| find(&|it| it.is_asked && it.may_serve(&[to])))
     }
 }

@@ -1,6 +1,6 @@
 //! Data indications (RFC 8656 §11.6): datagrams of peers that have a permission, but no channel.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Type of a Data indication, and the cookie of every STUN message (RFC 8489 §5).
 const DATA_INDICATION: u16 = 0x0017;
@@ -10,8 +10,9 @@ const STUN_HEADER_LEN: usize = 20;
 const XOR_PEER_ADDRESS: u16 = 0x0012;
 const DATA: u16 = 0x0013;
 const FAMILY_IPV4: u8 = 1;
+const FAMILY_IPV6: u8 = 2;
 
-/// Reads the sender and the datagram out of a Data indication; `None` for anything else, and for a sender over IPv6.
+/// Reads the sender and the datagram out of a Data indication; `None` for anything else.
 ///
 /// Nothing authenticates it, so whatever it brings must authenticate itself.
 #[must_use]
@@ -29,7 +30,7 @@ pub fn parse_indication(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
         let len = usize::from(number(rest.get(2..)?)?);
         let value = rest.get(4..)?.get(..len)?;
         match kind {
-            XOR_PEER_ADDRESS => sender = sender.or(Some(xor_address(value)?)),
+            XOR_PEER_ADDRESS => sender = sender.or(Some(xor_address(value, header)?)),
             DATA => datagram = datagram.or(Some(value)),
             _ => {}
         }
@@ -38,14 +39,22 @@ pub fn parse_indication(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((sender?, datagram?))
 }
 
-/// Reads an IPv4 address (RFC 8489 §14.2).
-fn xor_address(value: &[u8]) -> Option<SocketAddr> {
-    let &[_, FAMILY_IPV4, p0, p1, a0, a1, a2, a3] = value else {
-        return None;
-    };
+/// Reads an address (RFC 8489 §14.2), which hides behind the cookie and the transaction identifier in `header`.
+fn xor_address(value: &[u8], header: &[u8; STUN_HEADER_LEN]) -> Option<SocketAddr> {
+    let (&[_, family, p0, p1], ip) = value.split_first_chunk()?;
     let port = u16::from_be_bytes([p0, p1]) ^ (COOKIE >> 16) as u16;
-    let address = u32::from_be_bytes([a0, a1, a2, a3]) ^ COOKIE;
-    Some((Ipv4Addr::from_bits(address), port).into())
+    match family {
+        FAMILY_IPV4 => {
+            let bits = u32::from_be_bytes(ip.try_into().ok()?) ^ COOKIE;
+            Some((Ipv4Addr::from_bits(bits), port).into())
+        }
+        FAMILY_IPV6 => {
+            let mask = u128::from_be_bytes(*header.last_chunk()?);
+            let bits = u128::from_be_bytes(ip.try_into().ok()?) ^ mask;
+            Some((Ipv6Addr::from_bits(bits), port).into())
+        }
+        _ => None,
+    }
 }
 
 fn number(bytes: &[u8]) -> Option<u16> {
@@ -81,8 +90,8 @@ mod tests {
                 bytes[2..4].copy_from_slice(&len.to_be_bytes());
                 bytes[4..8].copy_from_slice(&COOKIE.to_be_bytes());
             }
-            if let Some((from, datagram)) = parse_indication(&bytes) {
-                prop_assert!(from.is_ipv4() && datagram.len() < bytes.len());
+            if let Some((_, datagram)) = parse_indication(&bytes) {
+                prop_assert!(datagram.len() < bytes.len());
             }
         }
     }
@@ -100,20 +109,25 @@ mod tests {
 
     #[test]
     fn a_datagram_comes_back_from_its_indication_with_its_sender() {
-        let from = SocketAddr::from(([203, 0, 113, 7], 51_820));
-        for datagram in [&b""[..], b"a", b"abcd", b"abcdefg"] {
-            let bytes = indication(from, datagram);
-            assert_eq!(parse_indication(&bytes), Some((from, datagram)));
-            for end in 0..bytes.len() {
-                assert_eq!(parse_indication(&bytes[..end]), None);
+        for from in ["203.0.113.7:51820", "[2001:db8::7]:51820"] {
+            let from = from.parse().unwrap();
+            for datagram in [&b""[..], b"a", b"abcd", b"abcdefg"] {
+                let bytes = indication(from, datagram);
+                assert_eq!(parse_indication(&bytes), Some((from, datagram)));
+                for end in 0..bytes.len() {
+                    assert_eq!(parse_indication(&bytes[..end]), None);
+                }
             }
         }
     }
 
     #[test]
-    fn other_messages_and_senders_over_ipv6_are_none() {
-        let v6 = "[2001:db8::7]:51820".parse().unwrap();
-        assert_eq!(parse_indication(&indication(v6, b"a")), None);
+    fn other_messages_and_families_are_none() {
+        let mut other = indication(([203, 0, 113, 7], 1).into(), b"a");
+        for family in [0, 2, 3, 255] {
+            other[STUN_HEADER_LEN + 5] = family;
+            assert_eq!(parse_indication(&other), None, "{family}");
+        }
         let mut request = indication(([203, 0, 113, 7], 1).into(), b"a");
         request[1] = 0x16;
         assert_eq!(parse_indication(&request), None, "a Send indication");

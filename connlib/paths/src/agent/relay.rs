@@ -1,10 +1,13 @@
 //! This side's relay, the last way to a peer: when it is needed, and which addresses it is to reach.
 //!
-//! It is asked for when nothing else has answered for a while, over IPv4 only, and given back soon after its last need.
-//! Each address of the peer then gets one further pair, by the relay. Such a pair is probed once the relay has a channel
-//! to the address. A peer that names many addresses gets channels to a few, and to new ones slowly.
+//! It is asked for when nothing else has answered for a while, and given back soon after its last need. Each address of
+//! the peer then gets one further pair, by the relay's address of the same family. Such a pair is probed once the relay
+//! has a channel to the address. A peer that names many addresses gets channels to a few, and to new ones slowly.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
 
@@ -28,8 +31,8 @@ const MAX_TOLD: usize = MAX_CHANNELS - MAX_LEARNT_BY_RELAY;
 pub(super) struct Relay {
     /// Whether there is one to ask for.
     is_there: bool,
-    /// Its address for this side, while it has given one.
-    address: Option<SocketAddr>,
+    /// Its addresses for this side, one of each family at most, while it has given some.
+    addresses: Vec<SocketAddr>,
     /// When to ask for it; `None` if nothing is looked for, or it has been asked for.
     ask_at: Option<Duration>,
     /// Whether the peer has been looked for in vain.
@@ -51,7 +54,7 @@ impl Agent {
         self.relay.is_there = is_there;
         if !is_there {
             self.relay.needed_until = None;
-            let _ = self.set_relay(None, now);
+            let _ = self.set_relay(&[], now);
         }
     }
 
@@ -68,23 +71,34 @@ impl Agent {
         wanted.map(|pair| pair.candidate.address)
     }
 
-    /// Sets the address that the relay has given to this side, or that it gives none any longer. Returns whether that is
-    /// news.
-    pub fn set_relay(&mut self, address: Option<SocketAddr>, now: Duration) -> bool {
-        let address = address.filter(SocketAddr::is_ipv4);
-        if self.relay.address == address {
+    /// Sets the addresses that the relay has given to this side, one of each family at most; none if it gives none any
+    /// longer. Returns whether that is news.
+    pub fn set_relay(&mut self, addresses: &[SocketAddr], now: Duration) -> bool {
+        if self.relay.addresses == addresses {
             return false;
         }
-        let former = std::mem::replace(&mut self.relay.address, address);
-        self.pairs.iter_mut().for_each(Pair::unbind);
-        if self.path.is_some_and(|path| path.by_relay) {
+        let former = std::mem::replace(&mut self.relay.addresses, addresses.to_vec());
+        let differs = |remote: SocketAddr| reaching(&former, remote) != reaching(addresses, remote);
+        let moved = self.pairs.iter_mut();
+        let moved = moved.filter(|pair| differs(pair.candidate.address));
+        moved.for_each(Pair::unbind);
+        if self
+            .path
+            .is_some_and(|path| path.by_relay && differs(path.remote))
+        {
             self.drop_path(WhyNotDirect::RelayLost, now);
         }
         self.update_relay(now);
-        // A peer that sends to the former address is to know, unless both have long been idle.
-        let is_lost = former.is_some() && self.why != WhyNotDirect::Idle;
+        // A peer that sends to a former address is to know, unless both have long been idle.
+        let has_lost = former.iter().any(|it| !addresses.contains(it));
+        let is_lost = has_lost && self.why != WhyNotDirect::Idle;
         self.tell_local(is_lost, now);
         true
+    }
+
+    /// Whether the relay has an address of the same family as an address of the peer.
+    pub(super) fn relay_reaches(&self, remote: SocketAddr) -> bool {
+        reaching(&self.relay.addresses, remote).is_some()
     }
 
     /// Call when the relay has a channel to an address of the peer. Returns whether that is news.
@@ -103,14 +117,14 @@ impl Agent {
         true
     }
 
-    /// Candidates offered to the peer; the address at the relay comes last.
+    /// Candidates offered to the peer; the addresses at the relay come last.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let kind = CandidateKind::Relayed;
+        let relayed = self.relay.addresses.iter();
+        let relayed = relayed.map(|&address| Candidate { kind, address });
         let mut all = self.local.clone();
-        if let Some(address) = self.relay.address {
-            let kind = CandidateKind::Relayed;
-            all.truncate(MAX_CANDIDATES - 1);
-            all.push(Candidate { kind, address });
-        }
+        all.truncate(MAX_CANDIDATES - relayed.len());
+        all.extend(relayed);
         all
     }
 
@@ -222,38 +236,58 @@ impl Agent {
         }
     }
 
-    /// The addresses told by the peer that the relay is to reach, first those that tell most about its network.
+    /// The addresses told by the peer that the relay is to reach: first those that it can, of both families in turn, and
+    /// those that tell most about the peer's network.
     fn told_for_relay(&self) -> Vec<Candidate> {
         let told = self.pairs.iter().filter(|pair| is_for_relay(pair));
         let mut told: Vec<_> = told.map(|pair| pair.candidate).collect();
-        told.sort_by_key(|it| order(it.kind));
-        // A server's permission is for all ports of an address.
-        let nth_of_its_address = |n: usize| {
-            let earlier = told[..n].iter();
-            earlier
-                .filter(|it| it.address.ip() == told[n].address.ip())
+        told.sort_by_key(order);
+        let earlier = |n: usize, is_alike: &dyn Fn(SocketAddr, SocketAddr) -> bool| {
+            let to = told[n].address;
+            told[..n]
+                .iter()
+                .filter(|it| is_alike(it.address, to))
                 .count()
         };
-        let nth: Vec<_> = (0..told.len()).map(nth_of_its_address).collect();
+        // A server's permission is for all ports of an address.
+        let nth_port = |n| earlier(n, &|one, other| one.ip() == other.ip());
+        let nth_of_family = |n| earlier(n, &|one, other| one.is_ipv4() == other.is_ipv4());
+        let has_relay = !self.relay.addresses.is_empty();
+        let key = |n: &usize| {
+            let address = told[*n].address;
+            let is_out_of_reach = has_relay && !self.relay_reaches(address);
+            let nth = (nth_port(*n), nth_of_family(*n));
+            (is_out_of_reach, nth, address.is_ipv4())
+        };
         let mut order: Vec<_> = (0..told.len()).collect();
-        order.sort_by_key(|n| nth[*n]);
+        order.sort_by_key(key);
         let first = order.into_iter().take(MAX_TOLD);
         first.map(|n| told[n]).collect()
     }
 }
 
-/// Whether the peer has told the pair's address, and the relay can reach it.
+/// The relay's address that reaches one of the peer.
+fn reaching(addresses: &[SocketAddr], remote: SocketAddr) -> Option<SocketAddr> {
+    let mut addresses = addresses.iter().copied();
+    addresses.find(|it| it.is_ipv4() == remote.is_ipv4())
+}
+
+/// Whether the peer has told the pair's address, and sockets of this side reach it.
 fn is_for_relay(pair: &Pair) -> bool {
-    let Candidate { kind, address } = pair.candidate;
-    !pair.is_by_relay() && kind != CandidateKind::Learnt && address.is_ipv4()
+    !pair.is_by_relay() && pair.candidate.kind != CandidateKind::Learnt
 }
 
 /// The order in which addresses of a peer are tried from the internet, where the relay is.
-fn order(kind: CandidateKind) -> u8 {
-    match kind {
+fn order(candidate: &Candidate) -> (u8, bool) {
+    let kind = match candidate.kind {
         CandidateKind::Reflexive => 0,
         CandidateKind::Mapped => 1,
         CandidateKind::Relayed => 2,
         CandidateKind::Host | CandidateKind::Learnt => 3,
-    }
+    };
+    let is_of_a_home = match candidate.address.ip() {
+        IpAddr::V4(v4) => v4.is_private(),
+        IpAddr::V6(v6) => v6.is_unique_local(),
+    };
+    (kind, is_of_a_home)
 }

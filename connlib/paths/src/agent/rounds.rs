@@ -97,8 +97,11 @@ impl Agent {
         }
     }
 
-    /// Adds a learnt candidate, in place of the oldest if there are many.
+    /// Adds a learnt candidate, in place of the oldest if there are many; none that the relay cannot reach.
     fn learn(&mut self, id: PathId) -> Option<&mut Pair> {
+        if id.by_relay && !self.relay_reaches(id.remote) {
+            return None;
+        }
         let (most_learnt, most) = match id.by_relay {
             true => (MAX_LEARNT_BY_RELAY, MAX_CHANNELS),
             false => (MAX_LEARNT, DIRECT_PAIRS),

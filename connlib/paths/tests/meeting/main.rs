@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "each file of the test uses the others")]
 
+mod families;
 mod net;
 mod relay;
 mod relayed;

@@ -45,7 +45,7 @@ impl Relay {
             self.asked = None;
             self.channels.clear();
             if std::mem::take(&mut self.is_given) {
-                let _ = agent.set_relay(None, now);
+                let _ = agent.set_relay(&[], now);
             }
             return;
         }
@@ -59,7 +59,8 @@ impl Relay {
             }
             return;
         }
-        for remote in wanted {
+        let is_ipv4 = self.address.is_ipv4();
+        for remote in wanted.into_iter().filter(|it| it.is_ipv4() == is_ipv4) {
             if !self.channels.iter().any(|(it, _)| *it == remote) {
                 self.channels.push((remote, Some(now)));
                 self.all_channels.push((now, remote));
@@ -80,7 +81,7 @@ impl Relay {
         }
         if !self.is_given && self.asked.is_some_and(|at| at + ANSWER <= now) {
             self.is_given = true;
-            let _ = agent.set_relay(Some(self.address), now);
+            let _ = agent.set_relay(&[self.address], now);
             self.ask(agent, now);
         }
         for (remote, asked) in &mut self.channels {
@@ -96,7 +97,7 @@ impl Relay {
         self.is_given = false;
         self.asked = None;
         self.channels.clear();
-        let _ = agent.set_relay(None, now);
+        let _ = agent.set_relay(&[], now);
     }
 
     /// Dies without a word, as when its machine loses power.

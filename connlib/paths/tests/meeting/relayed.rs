@@ -226,34 +226,6 @@ fn an_address_heard_before_the_peer_has_said_that_it_is_a_relays_is_one_all_the_
 }
 
 #[test]
-fn a_relay_is_to_reach_each_ipv4_address_once_before_further_ports() {
-    let mut agent = Agent::new(1);
-    agent.allow_relay(true, SECOND);
-    assert!(agent.want(SECOND));
-    agent.handle_session(SECOND);
-    let reflexive = |port| candidate(CandidateKind::Reflexive, ([203, 0, 113, 7], port).into());
-    let host = |address: &str| candidate(CandidateKind::Host, address.parse().unwrap());
-    let mut list: Vec<_> = (1..5).map(reflexive).collect();
-    list.extend(["[2001:db8::7]:1", "10.1.2.3:1", "192.0.2.7:1"].map(host));
-    let offer = Message::Candidates(Candidates {
-        generation: 1,
-        is_request: false,
-        list,
-    });
-    agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
-    agent.handle_timeout(0, 4 * SECOND);
-    assert!(agent.wants_relay());
-    let peers: Vec<_> = agent.relay_peers().map(|it| it.to_string()).collect();
-    let expected = [
-        "203.0.113.7:1",
-        "10.1.2.3:1",
-        "192.0.2.7:1",
-        "203.0.113.7:2",
-    ];
-    assert_eq!(peers, expected);
-}
-
-#[test]
 fn a_probe_by_a_relay_that_nobody_asked_for_is_not_answered() {
     let mut agent = Agent::new(1);
     agent.allow_relay(true, SECOND);

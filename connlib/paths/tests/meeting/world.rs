@@ -1,6 +1,11 @@
 //! Two agents, the hub between them, and time that the test advances.
 
-use std::{cmp::Reverse, collections::BinaryHeap, net::SocketAddr, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use convoy_paths::{Agent, Event, Message, Origin, ProbeBudget, Transmit};
 use convoy_types::{Candidate, CandidateKind};
@@ -279,12 +284,18 @@ impl World {
         relays.any(|(_, it)| *it == address)
     }
 
-    /// Gives an end a relay. Both machines are added, so that the numbers are the same.
+    /// Gives an end a relay.
     pub fn add_relay(&mut self, end: usize) {
+        self.add_relay_in(end, [198, 51, 100, 12].into());
+    }
+
+    /// The same with an address after this one. Both machines are added, so that the numbers are the same.
+    pub fn add_relay_in(&mut self, end: usize, ip: IpAddr) {
         while self.net.machines.len() < 4 {
-            let n = self.net.machines.len() as u8;
-            let address = ([198, 51, 100, 10 + n], 50_000).into();
-            self.net.machines.push((crate::net::INTERNET, address));
+            let port = 49_998 + self.net.machines.len() as u16;
+            self.net
+                .machines
+                .push((crate::net::INTERNET, (ip, port).into()));
         }
         self.ends[end].agent.allow_relay(true, self.now);
         self.ends[end].relay = Some(Relay::new(self.net.machines[2 + end].1));

@@ -86,7 +86,7 @@ impl Node {
                 remote,
                 local: datagram.arrival.map(|arrival| arrival.address),
             },
-            Some(relay) if self.is_relay_of_directs(relay) => Origin::Relay { remote },
+            Some(relay) if self.is_relay_of_directs(relay, remote) => Origin::Relay { remote },
             Some(_) => return Err(DropReason::InboundRelayStranger),
         };
         self.take_message(id, text, origin, now).map(|()| None)

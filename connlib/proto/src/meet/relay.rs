@@ -48,9 +48,10 @@ impl Node {
 
     /// Tells the agents how far the servers are: call it when they may have got further.
     pub(crate) fn tell_agents_of_relays(&mut self, now: Duration) {
-        if let Some(relays) = self.relays.as_deref_mut() {
-            relays.of_directs = relays.ready_for_directs().map(|(relay, _)| relay);
-        }
+        let Some(relays) = self.relays.as_deref_mut() else {
+            return;
+        };
+        let given = relays.settle_for_directs();
         for id in self.direct_ids() {
             let Some(relays) = self.relays.as_deref() else {
                 return;
@@ -59,14 +60,14 @@ impl Node {
                 continue;
             };
             let agent = &mut direct.agent;
-            let ready = relays.ready_for_directs().filter(|_| agent.wants_relay());
-            let mut is_news = agent.set_relay(ready.map(|(_, address)| address), now);
-            if let Some((relay, _)) = ready {
-                let peers: Vec<_> = agent.relay_peers().collect();
-                let bound = peers.into_iter().filter(|it| relays.reaches(relay, *it));
-                for remote in bound {
-                    is_news |= agent.handle_channel(remote, now);
-                }
+            let is_wanted = agent.wants_relay();
+            let mut is_news = agent.set_relay(if is_wanted { &given } else { &[] }, now);
+            let peers: Vec<_> = agent.relay_peers().collect();
+            let bound = peers
+                .into_iter()
+                .filter(|it| relays.route_of_direct(*it).is_some());
+            for remote in bound {
+                is_news |= agent.handle_channel(remote, now);
             }
             if is_news {
                 self.drive(id, now);
@@ -78,7 +79,7 @@ impl Node {
     pub(super) fn send_by_channel(&mut self, to: SocketAddr, message: &[u8]) {
         let sent = self.relays.take().is_some_and(|mut relays| {
             let sent = relays
-                .ready_for_directs()
+                .for_directs(to)
                 .is_some_and(|(relay, _)| self.push_wrapped(&mut relays, relay, to, message));
             self.relays = Some(relays);
             sent
@@ -89,10 +90,10 @@ impl Node {
         }
     }
 
-    /// Whether agents take what this server relays.
-    pub(super) fn is_relay_of_directs(&self, relay: RelayId) -> bool {
+    /// Whether agents take what this server relays from an address.
+    pub(super) fn is_relay_of_directs(&self, relay: RelayId, from: SocketAddr) -> bool {
         let relays = self.relays.as_deref();
-        let ready = relays.and_then(crate::relays::Relays::ready_for_directs);
+        let ready = relays.and_then(|it| it.for_directs(from));
         ready.is_some_and(|(it, _)| it == relay)
     }
 

@@ -36,18 +36,19 @@ impl Node {
             return;
         };
         let users = relays.users.keys().filter_map(|id| self.peers.get(*id));
-        let endpoints = users.filter_map(|peer| peer.address());
+        let endpoints: Vec<_> = users.filter_map(|peer| peer.address()).collect();
         let needed = relays.needs.iter().flat_map(|it| &it.addresses);
-        let endpoints: Vec<_> = endpoints.chain(needed.copied()).take(MAX_PEERS).collect();
-        relays.ask_next();
+        let all = endpoints.iter().chain(needed).copied();
+        let all: Vec<_> = all.take(MAX_PEERS).collect();
+        relays.ask_next(&endpoints);
         for n in 0..relays.servers.len() {
             let is_asked = relays.servers[n].is_asked;
-            let peers = if is_asked { &endpoints[..] } else { &[] };
+            let peers = if is_asked { &all[..] } else { &[] };
             // There are no more than it takes.
             let _ = relays.servers[n].client.set_peers(peers, now);
             self.drive_server(&mut relays, n, now);
         }
-        if relays.ask_next() {
+        if relays.ask_next(&endpoints) {
             self.relays = Some(relays);
             return self.update_relays(now);
         }

@@ -124,7 +124,8 @@ impl Node {
         if relays.users.insert(id, None) != Some(None) {
             self.update_relays(now);
         }
+        let to = self.peers[id].address();
         let mut servers = self.relays.iter().flat_map(|it| &it.servers);
-        servers.any(|it| it.is_asked && !it.has_failed())
+        servers.any(|it| it.is_asked && it.may_serve(to.as_slice()))
     }
 }

@@ -43,9 +43,16 @@ impl Server {
         self.relay.transport != RelayTransport::Udp
     }
 
-    /// Whether it waits after a failure.
-    pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.client.phase(), Phase::Paused(_))
+    /// Whether it works, as far as is known, and has or may get an address of the family of one of these, if there are
+    /// any.
+    pub(crate) fn may_serve(&self, to: &[SocketAddr]) -> bool {
+        match self.client.phase() {
+            Phase::Paused(_) => false,
+            Phase::Ready(given) => {
+                to.is_empty() || to.iter().any(|it| given.reaching(*it).is_some())
+            }
+            _ => true,
+        }
     }
 
     /// Whether datagrams to `to` pass.

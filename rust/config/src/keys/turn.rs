@@ -22,11 +22,13 @@ pub(super) static INTERFACE: [Key; 1] = [Key {
     values: "SERVER Username = NAME [CaFile = PATH] PasswordFile = PATH",
     meaning: "A TURN server, which relays to peers that do not answer because a firewall blocks UDP. The server is \
          turn:HOST[:PORT][?transport=tcp] or turns:HOST[:PORT]; without a port, it is 3478, or 5349 of turns. The peers \
-         need no TURN. A server is asked only once a peer has not answered for 5 s, and the next one only if it fails. \
+         need no TURN. A server is asked only once a peer has not answered for 5 s, and the next one only if it fails or \
+         has no address of the peer's family. \
          PasswordFile has the password alone. CaFile, of turns alone, has the certificates in PEM form of the only \
          authorities that may vouch for the server, in 512 KiB at most; without it, those of this system may. \
-         Names are looked up outside the tunnel. Direct peers meet by it where no NAT lets them meet directly; then each \
-         end needs Stun, or a server of its own. May be repeated.",
+         Names are looked up outside the tunnel. Direct peers meet by it where neither NATs nor firewalls let them meet \
+         directly, over IPv6 or IPv4, as the server relays; over IPv4, each end then needs Stun, or a server of its own. \
+         May be repeated.",
     example: "turn:turn.example.org:3478 Username = alice PasswordFile = turn.password",
     take: Take::Interface(take_turn),
     write: Write::Interface(|it, out| out.each(&it.turns)),
