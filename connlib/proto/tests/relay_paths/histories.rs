@@ -7,7 +7,8 @@ use convoy_proto::config::RelayState;
 
 use crate::{
     common::{Host, SECOND},
-    world::{A, B, C, Dice, HUB, Nat, Weather, World},
+    server::{BOTH, ONLY_V4, ONLY_V6},
+    world::{A, B, C, Dice, HUB, Nat, Stack, Weather, World, v6_of},
 };
 
 /// Histories, and steps of each.
@@ -33,7 +34,11 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let mut world = World::new(&[A, B, C], &[A, B]);
+        let stacks = match seed % 2 {
+            0 => [Stack::Both; 3],
+            _ => [Stack::V4; 3],
+        };
+        let mut world = World::of(stacks, BOTH, &[A, B, C], &[A, B]);
         world.dice = Dice(seed * 7919);
         world.weather = Weather {
             lost: 20,
@@ -50,7 +55,7 @@ impl History {
     fn step(&mut self) {
         let one = self.dice.below(3) as usize;
         let other = (one + 1 + self.dice.below(2) as usize) % 3;
-        match self.dice.below(14) {
+        match self.dice.below(15) {
             0 => self.world.server.is_alive = false,
             1 | 2 => self.world.server.is_alive = true,
             3 => self.world.server.restart(),
@@ -59,6 +64,7 @@ impl History {
             6 => self.flip_link(one),
             7 => self.flip_relay(one),
             8 => self.meets_all(one),
+            10 => self.world.server.has = [BOTH, ONLY_V4, ONLY_V6][one],
             9 => {
                 let time = SECOND * self.dice.below(400) as u32;
                 self.world.pass(time);
@@ -116,34 +122,30 @@ impl History {
         for client in [A, B, C] {
             let known = |ip: IpAddr| {
                 let others = (1..=3).filter(|n| usize::from(*n) != client + 1);
-                let mut known = others.flat_map(|n| [[203, 0, 113, n], [192, 168, n, 2]]);
-                known.any(|it| ip == IpAddr::from(it))
+                let mut known = others.flat_map(addresses_of);
+                known.any(|it| ip == it)
             };
             for to in self.world.sent[client].drain(..) {
                 let is_known = to == hub || self.world.server.is_at(to) || known(to.ip());
                 assert!(is_known, "history {}: {client} to {to}", self.seed);
             }
         }
-        for to in self.world.server.relayed.drain(..) {
+        let relayed = std::mem::take(&mut self.world.server.relayed);
+        for to in relayed {
             // An ordinary peer, which is relayed as long as it is silent.
             if to == hub {
                 continue;
             }
-            let is_client = |n: u8| {
-                let all = [[203, 0, 113, n], [192, 168, n, 2], [198, 51, 100, 1]];
-                all.into_iter().any(|it| to.ip() == IpAddr::from(it))
-            };
-            assert!(
-                (1..=3).any(is_client),
-                "history {}: relay to {to}",
-                self.seed
-            );
+            let is_client = (1..=3).flat_map(addresses_of).any(|it| it == to.ip());
+            let is_known = is_client || self.world.server.is_at(to);
+            assert!(is_known, "history {}: relay to {to}", self.seed);
         }
     }
 
     fn ends_well(&mut self) {
         self.world.weather = Weather::default();
         self.world.server.is_alive = true;
+        self.world.server.has = BOTH;
         for client in [A, B, C] {
             let now = self.world.now;
             self.world.hosts[client].node.set_link(true, now);
@@ -174,4 +176,11 @@ impl History {
             assert_eq!(self.world.relay_state(client), RelayState::Idle);
         }
     }
+}
+
+/// The addresses of the client with this number, from 1.
+fn addresses_of(number: u8) -> [IpAddr; 3] {
+    let v6 = v6_of(usize::from(number) - 1).ip();
+    let [outer, host] = [[203, 0, 113, number], [192, 168, number, 2]];
+    [outer.into(), host.into(), v6]
 }

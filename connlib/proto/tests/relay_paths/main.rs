@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod families;
 mod histories;
 mod server;
 mod world;

@@ -4,6 +4,8 @@
 //!   a 10.0.0.1   b 10.0.0.2   c 10.0.0.3     clients, each behind a NAT of its own at 203.0.113.1, .2 and .3
 //!          └────── internet ──────┘          hub 192.0.2.9, which forwards; TURN server 198.51.100.1
 //! ```
+//! Over IPv6 the clients are 2001:db8:1::2, 2001:db8:2::2 and 2001:db8:3::2, each behind a firewall that admits only
+//! answers; nothing passes from one to another.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,13 +20,15 @@ use convoy_proto::{
 
 use crate::{
     common::{Host, TestPacket, allow, ipv4},
-    server::{self, Server},
+    server::{self, Has, Server},
 };
 
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 pub(crate) const HUB: usize = 3;
+
+const HUB_V6: ([u16; 8], u16) = ([0x2001, 0xdb8, 9, 0, 0, 0, 0, 9], 51820);
 
 /// How long a datagram is under way between two machines.
 const DELAY: Duration = Duration::from_millis(10);
@@ -36,6 +40,24 @@ pub(crate) enum Nat {
     Home,
     /// A port for each destination.
     Hard,
+}
+
+/// The families of a client's network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stack {
+    V4,
+    V6,
+    Both,
+}
+
+impl Stack {
+    fn has(self, to: SocketAddr) -> bool {
+        match self {
+            Self::V4 => to.is_ipv4(),
+            Self::V6 => to.is_ipv6(),
+            Self::Both => true,
+        }
+    }
 }
 
 /// A datagram under way.
@@ -71,7 +93,10 @@ impl Dice {
 pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) nats: [Nat; 3],
+    pub(crate) stacks: [Stack; 3],
     pub(crate) server: Server,
+    /// A server that clients may have as their second one.
+    pub(crate) second: Server,
     pub(crate) now: Duration,
     pub(crate) weather: Weather,
     pub(crate) dice: Dice,
@@ -82,6 +107,7 @@ pub(crate) struct World {
     flying: VecDeque<Flying>,
     /// The outer port of a client's datagrams, by destination if the NAT is hard.
     ports: HashMap<(usize, Option<SocketAddr>), u16>,
+    next_port: u16,
     /// The destinations to which a client has sent from an outer port.
     opened: HashMap<(usize, u16), Vec<SocketAddr>>,
 }
@@ -89,11 +115,24 @@ pub(crate) struct World {
 impl World {
     /// Clients behind hard NATs, of which `users` know each other and `with_relay` the server.
     pub(crate) fn new(users: &[usize], with_relay: &[usize]) -> Self {
+        Self::of([Stack::V4; 3], server::BOTH, users, with_relay)
+    }
+
+    /// The same with these families, and those of the server's relayed addresses. The server is reached over IPv6 if any
+    /// client has nothing else.
+    pub(crate) fn of(stacks: [Stack; 3], has: Has, users: &[usize], with_relay: &[usize]) -> Self {
         let hosts: Vec<_> = [1, 2, 3, 9].map(Host::new).into();
+        let mut server = Server::new(match stacks.contains(&Stack::V6) {
+            true => server::ADDRESS_V6.into(),
+            false => server::ADDRESS.into(),
+        });
+        server.has = has;
         let mut world = Self {
             hosts,
             nats: [Nat::Hard; 3],
-            server: Server::new(),
+            stacks,
+            server,
+            second: Server::new(server::SECOND.into()),
             now: Duration::from_secs(10_000),
             weather: Weather::default(),
             dice: Dice(1),
@@ -101,6 +140,7 @@ impl World {
             named: Default::default(),
             flying: VecDeque::new(),
             ports: HashMap::new(),
+            next_port: 20_000,
             opened: HashMap::new(),
         };
         for host in [A, B, C, HUB] {
@@ -128,8 +168,14 @@ impl World {
         let peers = match host {
             HUB => all[..HUB].to_vec(),
             _ => vec![PeerUpdate {
-                endpoint: Some(([192, 0, 2, 9], 51820).into()),
-                allowed_ips: vec![allow([10, 0, 0, 0].into(), 24)],
+                endpoint: Some(match self.stacks[host] {
+                    Stack::V6 => HUB_V6.into(),
+                    Stack::V4 | Stack::Both => self.hosts[HUB].address,
+                }),
+                allowed_ips: vec![
+                    allow([10, 0, 0, 0].into(), 24),
+                    allow([0xfd00, 8, 0, 0, 0, 0, 0, 0].into(), 64),
+                ],
                 persistent_keepalive: Some(25),
                 ..all[HUB].clone()
             }],
@@ -148,14 +194,32 @@ impl World {
 
     pub(crate) fn give_relay(&mut self, client: usize) {
         let now = self.now;
-        self.hosts[client].node.set_relays(&[server::relay()], now);
+        let relay = self.server.relay();
+        self.hosts[client].node.set_relays(&[relay], now);
+        self.collect(client);
+    }
+
+    /// Gives a client the second server as well.
+    pub(crate) fn give_both_relays(&mut self, client: usize) {
+        let now = self.now;
+        let relays = [&self.server, &self.second].map(Server::relay);
+        self.hosts[client].node.set_relays(&relays, now);
         self.collect(client);
     }
 
     pub(crate) fn set_directs(&mut self, user: usize, others: &[usize]) {
         // What a STUN server would see: of a hard NAT, the right address and a wrong port.
         let mut mapped = self.named[user].clone();
-        mapped.push(self.outer(user, ([198, 51, 100, 9], 3478).into()));
+        let v4 = self.hosts[user].address.ip();
+        let v6 = v6_of(user).ip();
+        let hosts = match self.stacks[user] {
+            Stack::V4 => vec![v4],
+            Stack::V6 => vec![v6],
+            Stack::Both => vec![v6, v4],
+        };
+        if hosts.contains(&v4) {
+            mapped.push(self.outer(user, ([198, 51, 100, 9], 3478).into()));
+        }
         let peers = others.iter().map(|other| DirectPeer {
             public_key: self.hosts[*other].public_key(),
             preshared_key: None,
@@ -165,7 +229,7 @@ impl World {
         let directs = Directs {
             own: vec![self.hosts[user].inner],
             peers: peers.collect(),
-            hosts: vec![self.hosts[user].address.ip()],
+            hosts,
             mapped,
             stun: Vec::new(),
         };
@@ -253,21 +317,35 @@ impl World {
 
     /// The source of a client's datagrams as the internet sees it.
     pub(crate) fn outer(&mut self, client: usize, to: SocketAddr) -> SocketAddr {
+        if to.is_ipv6() {
+            let own = v6_of(client);
+            let opened = self.opened.entry((client, own.port())).or_default();
+            opened.push(to);
+            return own;
+        }
         let key = (client, (self.nats[client] == Nat::Hard).then_some(to));
-        let next = 20_000 + self.ports.len() as u16;
-        let port = *self.ports.entry(key).or_insert(next);
+        let next = &mut self.next_port;
+        let port = *self.ports.entry(key).or_insert_with(|| {
+            *next += 1;
+            *next
+        });
         self.opened.entry((client, port)).or_default().push(to);
         ([203, 0, 113, client as u8 + 1], port).into()
     }
 
     /// The host that a datagram reaches, if NATs let it pass.
     fn host_at(&self, from: SocketAddr, to: SocketAddr) -> Option<usize> {
-        if to == self.hosts[HUB].address {
+        if to == self.hosts[HUB].address || to == HUB_V6.into() {
             return Some(HUB);
         }
-        let client = [A, B, C]
-            .into_iter()
-            .find(|it| to.ip() == std::net::IpAddr::from([203, 0, 113, *it as u8 + 1]))?;
+        let is_at = |it: &usize| {
+            let ips = [[203, 0, 113, *it as u8 + 1].into(), v6_of(*it).ip()];
+            ips.contains(&to.ip())
+        };
+        let client = [A, B, C].into_iter().find(is_at)?;
+        if [A, B, C].map(v6_of).contains(&from) {
+            return None;
+        }
         let opened = self.opened.get(&(client, to.port()))?;
         opened.contains(&from).then_some(client)
     }
@@ -276,8 +354,12 @@ impl World {
         let Flying {
             from, to, bytes, ..
         } = arrived;
-        if self.server.is_at(*to) {
-            let sent = self.server.take(*from, *to, bytes, self.now);
+        let now = self.now;
+        let at_server = [&mut self.server, &mut self.second]
+            .into_iter()
+            .find(|it| it.is_at(*to))
+            .map(|it| it.take(*from, *to, bytes, now));
+        if let Some(sent) = at_server {
             return sent
                 .into_iter()
                 .for_each(|(from, to, bytes)| self.take_off(from, to, bytes));
@@ -289,7 +371,10 @@ impl World {
             bytes,
             from: *from,
             arrival: Some(Arrival {
-                address: self.hosts[host].address.ip(),
+                address: match to {
+                    SocketAddr::V4(_) => self.hosts[host].address.ip(),
+                    SocketAddr::V6(_) => to.ip(),
+                },
                 interface: 2,
             }),
             ecn: 0,
@@ -316,7 +401,8 @@ impl World {
         let mut sink = Sink(Vec::new());
         let (node, now) = (&mut self.hosts[from].node, self.now);
         node.drain_held(now, &mut Staging::default(), &mut sink);
-        let control = std::iter::from_fn(|| node.poll_control(true));
+        let next = || node.poll_control(true).or_else(|| node.poll_control(false));
+        let control = std::iter::from_fn(next);
         let mut sent: Vec<_> = control
             .map(|it| (it.destination.to, it.datagram.to_vec()))
             .collect();
@@ -327,9 +413,13 @@ impl World {
     fn fly(&mut self, from: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
         for (to, bytes) in sent {
             let source = match from {
+                HUB if to.is_ipv6() => HUB_V6.into(),
                 HUB => self.hosts[HUB].address,
                 client => {
                     self.sent[client].push(to);
+                    if !self.stacks[client].has(to) {
+                        continue;
+                    }
                     self.outer(client, to)
                 }
             };
@@ -359,6 +449,12 @@ impl World {
             self.flying.push_back(flying.clone());
         }
     }
+}
+
+/// A client's address over IPv6.
+pub(crate) fn v6_of(client: usize) -> SocketAddr {
+    let network = client as u16 + 1;
+    ([0x2001, 0xdb8, network, 0, 0, 0, 0, 2], 51820).into()
 }
 
 struct Sink(Vec<(SocketAddr, Vec<u8>)>);
