@@ -21,9 +21,11 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use turn_server_proto::{
-    api::{Transmit, TurnServerApi as _, TurnServerPollRet},
+    api::{SocketAllocateError, Transmit, TurnServerApi as _, TurnServerPollRet},
     server::TurnServer,
-    types::{Instant as ServerInstant, TransportType, prelude::DelayedTransmitBuild as _},
+    types::{
+        AddressFamily, Instant as ServerInstant, TransportType, prelude::DelayedTransmitBuild as _,
+    },
 };
 
 use crate::{
@@ -59,6 +61,8 @@ pub struct RelayOptions {
     /// Peers at the first address are really at the second: clients that cannot reach the first have nothing but the
     /// server.
     pub alias: Option<(IpAddr, IpAddr)>,
+    /// Further address at which it relays, of the other family than its own.
+    pub other: Option<IpAddr>,
 }
 
 /// A TURN server; ends when dropped.
@@ -255,9 +259,9 @@ impl Serving {
     }
 
     fn advance(&mut self) {
+        let mut wanted = Vec::new();
         loop {
-            let now = self.now();
-            match self.state.poll(now) {
+            match self.state.poll(self.now()) {
                 TurnServerPollRet::AllocateSocket {
                     transport,
                     listen_addr,
@@ -265,19 +269,8 @@ impl Serving {
                     allocation_transport,
                     family,
                 } => {
-                    let socket = udp(SocketAddr::new(self.address.ip(), 0));
-                    let bound = socket.and_then(|it| Ok((it.local_addr()?, it)));
-                    let Ok((address, socket)) = bound else { break };
-                    self.sockets.push((address, socket));
-                    self.state.allocated_socket(
-                        transport,
-                        listen_addr,
-                        client_addr,
-                        allocation_transport,
-                        family,
-                        Ok(address),
-                        now,
-                    );
+                    let at = (transport, listen_addr, client_addr, allocation_transport);
+                    wanted.push((at, family, self.open(family)));
                 }
                 TurnServerPollRet::SocketClose { listen_addr, .. } => {
                     self.sockets.retain(|(it, _)| *it != listen_addr);
@@ -287,9 +280,30 @@ impl Serving {
                 | TurnServerPollRet::TcpClose { .. } => break,
             }
         }
+        // The library forgets a client whose last answer is a refusal.
+        wanted.sort_by_key(|(.., opened)| opened.is_ok());
+        for ((transport, listens, client, allocation), family, opened) in wanted {
+            let now = self.now();
+            self.state
+                .allocated_socket(transport, listens, client, allocation, family, opened, now);
+        }
         while let Some(transmit) = self.state.poll_transmit(self.now()) {
             self.send(transmit.from, transmit.to, &transmit.data);
         }
+    }
+
+    /// Opens the socket of an allocation.
+    fn open(&mut self, family: AddressFamily) -> Result<SocketAddr, SocketAllocateError> {
+        let is_ipv4 = family == AddressFamily::IPV4;
+        let mut own = [self.address.ip()].into_iter().chain(self.options.other);
+        let own = own.find(|it| it.is_ipv4() == is_ipv4);
+        let own = own.ok_or(SocketAllocateError::AddressFamilyNotSupported)?;
+        let socket = udp(SocketAddr::new(own, 0));
+        let bound = socket.and_then(|it| Ok((it.local_addr()?, it)));
+        let full = SocketAllocateError::InsufficientCapacity;
+        let (address, socket) = bound.map_err(|_| full)?;
+        self.sockets.push((address, socket));
+        Ok(address)
     }
 
     /// Sends to a client, or from an allocation to a peer.

@@ -194,6 +194,7 @@ fn options(transport: RelayTransport) -> RelayOptions {
         transport,
         user: ("alice".to_owned(), "secret".to_owned()),
         alias: Some((BLOCKED.into(), Ipv4Addr::LOCALHOST.into())),
+        other: None,
     }
 }
 

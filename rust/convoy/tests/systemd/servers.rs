@@ -50,6 +50,7 @@ fn a_turn_server_is_reached_by_tls_with_a_password_from_a_credential() {
         transport: RelayTransport::Tls(identity),
         user: ("alice".to_owned(), PASSWORD.to_owned()),
         alias: None,
+        other: None,
     };
     let server = RelayServer::start(&machine.net, (ROUTER, 443).into(), &options).unwrap();
     machine.shell_in_net(BLOCKED);

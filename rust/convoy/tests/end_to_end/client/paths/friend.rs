@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     process::{Child, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -58,12 +58,13 @@ impl Friend {
 
     /// Writes its file: a tunnel to the hub at this address, with these lines under `[Interface]`, these allowed IPs,
     /// and these lines under `[Peer]`.
-    pub(crate) fn configure(&self, at: Ipv4Addr, interface: &str, allowed: &str, hub: &str) {
+    pub(crate) fn configure(&self, at: IpAddr, interface: &str, allowed: &str, hub: &str) {
         let (own, key) = (private_key(self.number), public_key(1));
         let Self { inside, number, .. } = self;
+        let at = SocketAddr::new(at, 51820);
         let text = format!(
             "[Interface]\nPrivateKey = {own}\nAddress = {inside}/24\nListenPort = 5182{number}\n{interface}\n\
-             [Peer]\nPublicKey = {key}\nEndpoint = {at}:51820\nAllowedIPs = {allowed}\n\
+             [Peer]\nPublicKey = {key}\nEndpoint = {at}\nAllowedIPs = {allowed}\n\
              PersistentKeepalive = 25\n{hub}\n"
         );
         let path = self.place.run_directory().join("etc/wireguard/wg0.conf");

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     process::Child,
     thread,
 };
@@ -12,17 +12,24 @@ use convoy_lab::{
     eventually, wireguard::Daemon,
 };
 
-use super::{friend::Friend, meeting::meet, numbers::Tallies};
+use super::{HARD, friend::Friend, meeting::meet, numbers::Tallies};
 use crate::{
     hub::forward,
     pairing::Program,
     scene::{DEADLINE, lab_with, output_of},
-    turn_server::{PASSWORD, USER, start_turn},
+    turn_server::{PASSWORD, USER, start_turn_of},
     twins::{private_key, public_key},
 };
 
 /// The hub's port after it has moved.
 const MOVED_PORT: u16 = 51_999;
+
+/// The families of networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Families {
+    Both,
+    OnlyIpv6,
+}
 
 /// The friends, and all that is between them.
 ///
@@ -31,6 +38,8 @@ pub(crate) struct Friends {
     pub(crate) all: [Friend; 2],
     pub(crate) hub: Namespace,
     pub(crate) at_hub: Joined,
+    /// The families of the friends' networks, and of the servers.
+    families: Families,
     pub(crate) internet: Router,
     /// The router of each friend; the same one for both if they share it.
     pub(crate) homes: Vec<Router>,
@@ -60,6 +69,27 @@ impl Friends {
             });
             homes.collect()
         })
+    }
+
+    /// Friends behind a hard NAT each, and behind firewalls that let nothing over IPv6 pass between them.
+    pub(crate) fn kept_apart() -> Option<Self> {
+        let home = RouterOptions { ipv6: true, ..HARD };
+        let friends = Self::apart([Some(home), Some(home)])?;
+        for (home, friend) in friends.homes.iter().zip(friends.all.iter().rev()) {
+            home.cut(friend.outside.v6.unwrap().into()).unwrap();
+        }
+        Some(friends)
+    }
+
+    /// The same without IPv4.
+    pub(crate) fn kept_apart_without_ipv4() -> Option<Self> {
+        let mut friends = Self::kept_apart()?;
+        friends.families = Families::OnlyIpv6;
+        for friend in &friends.all {
+            output_of(&friend.place, "ip", &["-4", "addr", "flush", "dev", "eth0"]);
+            friends.configure(friend, "", &friend.direct());
+        }
+        Some(friends)
     }
 
     /// Friends behind a router each, which are behind the router of a provider that has hairpin.
@@ -106,6 +136,7 @@ impl Friends {
             all,
             hub,
             at_hub,
+            families: Families::Both,
             internet,
             homes: homes.into_iter().flatten().collect(),
             lab,
@@ -128,12 +159,17 @@ impl Friends {
 
     /// The same with these allowed IPs.
     pub(crate) fn configure_all(&self, friend: &Friend, interface: &str, allowed: &str, hub: &str) {
-        friend.configure(self.at_hub.v4, interface, allowed, hub);
+        let hub_at = match self.families {
+            Families::Both => self.at_hub.v4.into(),
+            Families::OnlyIpv6 => self.at_hub.v6.unwrap().into(),
+        };
+        friend.configure(hub_at, interface, allowed, hub);
     }
 
     /// Starts a STUN server at the internet, and configures it at both friends.
     pub(crate) fn use_stun(&mut self) {
-        let (place, address) = self.place_of_server();
+        let (place, joined) = self.place_of_server();
+        let address = self.at(joined);
         let server = StunServer::start(&place, address).unwrap();
         self.stun.push(server);
         self.ask(address);
@@ -143,16 +179,32 @@ impl Friends {
     /// the `owners`, with these lines.
     pub(crate) fn use_turn(&mut self, owners: &[usize], lines: &str) -> RelayServer {
         self.use_stun();
-        let (place, address) = self.place_of_server();
-        let server = start_turn(&place, address, RelayTransport::Udp);
+        let (place, joined) = self.place_of_server();
+        let address = self.at(joined);
+        let other = match self.families {
+            Families::Both => joined.v6.map(IpAddr::from),
+            Families::OnlyIpv6 => None,
+        };
+        let server = start_turn_of(&place, address, other, RelayTransport::Udp);
         self.give_turn(owners, address, lines);
         server
     }
 
     /// The same with coturn for both.
     pub(crate) fn relay_by_coturn(&mut self, owners: &[usize]) {
+        self.relay_by_coturn_with(owners, &["--lt-cred-mech"]);
+    }
+
+    /// The same with relayed addresses of IPv6 alone, or else of IPv4.
+    pub(crate) fn relay_by_coturn_of(&mut self, is_ipv6: bool, owners: &[usize]) {
+        let at = if is_ipv6 { "@v6" } else { "@v4" };
+        let at = format!("--relay-ip={at}");
+        self.relay_by_coturn_with(owners, &["--lt-cred-mech", &at]);
+    }
+
+    fn relay_by_coturn_with(&mut self, owners: &[usize], options: &[&str]) {
         let user = format!("--user={USER}:{PASSWORD}");
-        let options = ["--lt-cred-mech", "--realm=example.org", &user];
+        let options = [options, &["--realm=example.org", &user]].concat();
         let address = self.start_coturn(&options);
         self.stun_at = Some(address);
         self.give_turn(owners, address, "");
@@ -191,10 +243,17 @@ impl Friends {
         self.ask(address);
     }
 
+    /// In the options, `@v4` and `@v6` stand for the server's addresses.
     fn start_coturn(&mut self, options: &[&str]) -> SocketAddr {
-        let (place, address) = self.place_of_server();
+        let (place, joined) = self.place_of_server();
+        let address = self.at(joined);
         let mut command = place.command("turnserver");
-        command.args(options);
+        let addresses = [joined.v4.into(), joined.v6.unwrap().into()];
+        let named = |option: &&str| {
+            let [v4, v6] = addresses.map(|it: IpAddr| it.to_string());
+            option.replace("@v4", &v4).replace("@v6", &v6)
+        };
+        command.args(options.iter().map(named));
         command.args(["--no-cli", "--no-tls", "--no-dtls", "--log-file=stdout"]);
         command.args(["--pidfile=/run/turnserver.pid", "--listening-ip"]);
         command.arg(address.ip().to_string());
@@ -217,12 +276,20 @@ impl Friends {
         }
     }
 
-    /// A machine at the internet, and the address of a server there.
-    fn place_of_server(&mut self) -> (Namespace, SocketAddr) {
+    /// A machine for a server at the internet, and its addresses.
+    fn place_of_server(&mut self) -> (Namespace, Joined) {
         let number = self.stun.len() + self.servers.len();
         let place = self.lab.namespace(&format!("stun-{number}")).unwrap();
         let joined = self.internet.host(&place, "eth0").unwrap();
-        (place, (joined.v4, 3478).into())
+        (place, joined)
+    }
+
+    /// Where friends reach a server that has these addresses.
+    fn at(&self, joined: Joined) -> SocketAddr {
+        match self.families {
+            Families::Both => (joined.v4, 3478).into(),
+            Families::OnlyIpv6 => (joined.v6.unwrap(), 3478).into(),
+        }
     }
 
     pub(crate) fn up(&self) {

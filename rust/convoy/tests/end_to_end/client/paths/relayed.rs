@@ -70,6 +70,84 @@ fn friends_meet_by_coturn() {
 }
 
 #[test]
+fn friends_without_ipv4_meet_by_a_relay_where_firewalls_keep_them_apart() {
+    for owners in [&[0][..], &[0, 1]] {
+        let Some(mut friends) = Friends::kept_apart_without_ipv4() else {
+            return;
+        };
+        let server = friends.use_turn(owners, "");
+        friends.up();
+        friends.meet_by("relayed", "relayed").lose_nothing();
+        must_lead_over(&friends, true);
+        friends.talk_directly();
+        assert!(server.relayed() > 0);
+    }
+}
+
+#[test]
+#[ignore = "make interop"]
+fn friends_without_ipv4_meet_by_coturn_where_firewalls_keep_them_apart() {
+    let test = "friends_without_ipv4_meet_by_coturn_where_firewalls_keep_them_apart";
+    if !require_programs(test, &["turnserver"]) {
+        return;
+    }
+    for owners in [&[0][..], &[0, 1]] {
+        let Some(mut friends) = Friends::kept_apart_without_ipv4() else {
+            return;
+        };
+        friends.relay_by_coturn(owners);
+        friends.up();
+        friends.meet_by("relayed", "relayed").lose_nothing();
+        must_lead_over(&friends, true);
+        friends.talk_directly();
+    }
+}
+
+#[test]
+fn friends_with_both_families_meet_over_ipv6_by_a_relay_that_has_both() {
+    let Some(mut friends) = Friends::kept_apart() else {
+        return;
+    };
+    let _server = friends.use_turn(&[0], "");
+    friends.up();
+    friends.meet_by("relayed", "relayed").lose_nothing();
+    must_lead_over(&friends, true);
+    friends.talk_directly();
+    let text = friends.all[0].convoy(&["status", "wg0"]).succeeds().stdout;
+    let words: Vec<_> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    let both = line.contains(", peers see 198.18.") && line.contains(" and [2001:2:");
+    assert!(both, "{text}");
+}
+
+#[test]
+#[ignore = "make interop"]
+fn friends_with_both_families_meet_by_the_one_that_coturn_has() {
+    let test = "friends_with_both_families_meet_by_the_one_that_coturn_has";
+    if !require_programs(test, &["turnserver"]) {
+        return;
+    }
+    for is_ipv6 in [true, false] {
+        let Some(mut friends) = Friends::kept_apart() else {
+            return;
+        };
+        friends.relay_by_coturn_of(is_ipv6, &[0, 1]);
+        friends.up();
+        friends.meet_by("relayed", "relayed").lose_nothing();
+        must_lead_over(&friends, is_ipv6);
+        friends.talk_directly();
+    }
+}
+
+/// Requires that both paths lead to an address of IPv6, or else of IPv4.
+fn must_lead_over(friends: &Friends, is_ipv6: bool) {
+    let [a, b] = &friends.all;
+    for (_, remote) in [a.path(b).unwrap(), b.path(a).unwrap()] {
+        assert_eq!(remote.starts_with('['), is_ipv6, "{remote}");
+    }
+}
+
+#[test]
 #[ignore = "make interop"]
 fn a_relay_that_is_gone_leaves_data_at_the_hub() {
     let Some(mut friends) = Friends::apart([Some(HARD), Some(HARD)]) else {
