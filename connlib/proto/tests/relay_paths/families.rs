@@ -10,8 +10,9 @@ use convoy_proto::{
 use crate::{
     common::SECOND,
     must_be_relayed,
+    network::{Stack, v6_of},
     server::{self, BOTH, Has, ONLY_V4, ONLY_V6},
-    world::{A, B, C, HUB, Stack, World, v6_of},
+    world::{A, B, C, HUB, World},
 };
 
 /// Two clients whose network is of IPv6 alone.

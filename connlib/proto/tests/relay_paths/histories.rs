@@ -7,8 +7,9 @@ use convoy_proto::config::RelayState;
 
 use crate::{
     common::{Host, SECOND},
+    network::{Dice, Nat, Stack, Weather, v6_of},
     server::{BOTH, ONLY_V4, ONLY_V6},
-    world::{A, B, C, Dice, HUB, Nat, Stack, Weather, World, v6_of},
+    world::{A, B, C, HUB, World},
 };
 
 /// Histories, and steps of each.

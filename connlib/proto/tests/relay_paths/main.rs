@@ -6,6 +6,7 @@
 mod common;
 mod families;
 mod histories;
+mod network;
 mod server;
 mod world;
 
@@ -16,7 +17,8 @@ use convoy_proto::{
     config::{CandidateKind, DeviceUpdate, PeerUpdate, RelayState, WhyNotDirect},
     counters::DropReason,
 };
-use world::{A, B, C, HUB, Nat, World};
+use network::Nat;
+use world::{A, B, C, HUB, World};
 
 /// Two clients whose data goes by a relay.
 fn relayed(with_relay: &[usize]) -> World {

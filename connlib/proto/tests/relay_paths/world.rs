@@ -20,6 +20,7 @@ use convoy_proto::{
 
 use crate::{
     common::{Host, TestPacket, allow, ipv4},
+    network::{Dice, HUB_V6, Nat, Stack, Weather, v6_of},
     server::{self, Has, Server},
 };
 
@@ -28,37 +29,8 @@ pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 pub(crate) const HUB: usize = 3;
 
-const HUB_V6: ([u16; 8], u16) = ([0x2001, 0xdb8, 9, 0, 0, 0, 0, 9], 51820);
-
 /// How long a datagram is under way between two machines.
 const DELAY: Duration = Duration::from_millis(10);
-
-/// How a client's NAT maps; all admit only answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nat {
-    /// One port for all destinations.
-    Home,
-    /// A port for each destination.
-    Hard,
-}
-
-/// The families of a client's network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stack {
-    V4,
-    V6,
-    Both,
-}
-
-impl Stack {
-    fn has(self, to: SocketAddr) -> bool {
-        match self {
-            Self::V4 => to.is_ipv4(),
-            Self::V6 => to.is_ipv6(),
-            Self::Both => true,
-        }
-    }
-}
 
 /// A datagram under way.
 #[derive(Clone, Debug)]
@@ -67,27 +39,6 @@ struct Flying {
     from: SocketAddr,
     to: SocketAddr,
     bytes: Vec<u8>,
-}
-
-/// Percent of datagrams that are lost and doubled, and the longest further delay in milliseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weather {
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
-    pub(crate) delay: u64,
-}
-
-/// Numbers that look random (xorshift).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 pub(crate) struct World {
@@ -449,12 +400,6 @@ impl World {
             self.flying.push_back(flying.clone());
         }
     }
-}
-
-/// A client's address over IPv6.
-pub(crate) fn v6_of(client: usize) -> SocketAddr {
-    let network = client as u16 + 1;
-    ([0x2001, 0xdb8, network, 0, 0, 0, 0, 2], 51820).into()
 }
 
 struct Sink(Vec<(SocketAddr, Vec<u8>)>);
