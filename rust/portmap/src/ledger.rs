@@ -2,7 +2,18 @@
 
 use tokio::sync::watch;
 
-use crate::{mapping::Mapping, problem::Problem, task::State};
+use crate::{mapping::Mapping, problem::Problem};
+
+/// The state of a mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The router is being asked for the first time.
+    Asking,
+    /// The router forwards the port.
+    Mapped(Mapping),
+    /// No port is mapped; the router is asked again later.
+    Failed(Problem),
+}
 
 /// Records what a router was asked for and what it has answered. Clones share it.
 #[derive(Clone, Debug)]

@@ -39,10 +39,11 @@ pub use forward::{
     ForwardProblem, ForwardState, ForwardTarget, ForwardedPort, PortForwarding, withdraw_port,
 };
 pub use igd::{Place, Service};
+pub use ledger::State;
 pub use mapping::{Control, Mapping, Protocol, Target, Transport};
 pub use probe::{Probed, probe};
 pub use problem::Problem;
-pub use task::{PortMapping, State};
+pub use task::PortMapping;
 
 /// Longest time for which a router is asked to forward.
 pub const LIFETIME: Duration = Duration::from_secs(600);

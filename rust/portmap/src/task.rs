@@ -14,7 +14,7 @@ use crate::{
     LIFETIME,
     ask::{Memory, ask, withdraw},
     gateway::{Gateway, find},
-    ledger::{Entry, Ledger},
+    ledger::{Entry, Ledger, State},
     mapping::{Mapping, Target},
     problem::Problem,
 };
@@ -25,17 +25,6 @@ const PAUSE: Duration = Duration::from_secs(300);
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
 /// Shortest lifetime that is believed: routers are not asked more often than twice in this time.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
-
-/// The state of a mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The router is being asked for the first time.
-    Asking,
-    /// The router forwards the port.
-    Mapped(Mapping),
-    /// No port is mapped; the router is asked again later.
-    Failed(Problem),
-}
 
 /// Keeps a port mapped. Dropping it withdraws nothing.
 #[derive(Debug)]
