@@ -196,6 +196,23 @@ async fn urgent_data_arrives_in_its_place_in_both_directions() {
     }
 }
 
+#[tokio::test]
+async fn urgent_data_in_a_stream_needs_no_further_bytes_behind_it() {
+    for relay in all_kinds() {
+        let mut scene = Scene::new(relay).await;
+        scene.client.write_all(b"abc").await.unwrap();
+        let mut first = [0; 3];
+        within(scene.server.read_exact(&mut first)).await.unwrap();
+        // All of it is there when the relay looks: the test does not wait in between.
+        scene.client.write_all(&[7; 20_000]).await.unwrap();
+        send_urgent(&scene.client, b"!");
+        scene.client.write_all(&[8; 20_000]).await.unwrap();
+        let mut rest = vec![0; 40_001];
+        within(scene.server.read_exact(&mut rest)).await.unwrap();
+        assert_eq!(rest, [&[7; 20_000][..], b"!", &[8; 20_000]].concat());
+    }
+}
+
 fn send_urgent(socket: &TcpStream, bytes: &[u8]) {
     use nix::sys::socket::{MsgFlags, send};
     let flags = MsgFlags::MSG_OOB;
