@@ -8,12 +8,13 @@ use std::{
     },
 };
 
+use convoy_process::message::{self, Lost};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::{
     Settings, inside, mounts,
     network::{self, Made},
-    protocol::{self, Answer, Refusal, Request, SocketKind},
+    protocol::{Answer, Refusal, Request, SocketKind},
     spaces::Spaces,
 };
 
@@ -21,24 +22,24 @@ use super::{
 ///
 /// # Errors
 /// If the owner is not there to begin with.
-pub fn hold() -> io::Result<()> {
+pub fn hold() -> Result<(), Lost> {
     let owner = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let Some((Request::SetUp(settings), _)) = protocol::receive(&owner)? else {
-        return Err(io::ErrorKind::InvalidData.into());
+    let (Request::SetUp(settings), _) = message::receive(&owner)? else {
+        return Err(io::Error::from(io::ErrorKind::InvalidData).into());
     };
     match set_up(&settings) {
         Ok((warnings, made, spaces)) => {
             let [user, mounts, network] = spaces.descriptors();
             let mut descriptors = vec![user, mounts, network];
             descriptors.extend(made.descriptors());
-            protocol::send(&owner, &Answer::Ready { warnings }, &descriptors)?;
+            message::send(&owner, &Answer::Ready { warnings }, &descriptors)?;
             // The owner has all that now, and lets it go when it likes.
             drop(made);
             serve(&owner);
             inside::end_all(network);
             Ok(())
         }
-        Err(refusal) => protocol::send(&owner, &Answer::Refused(refusal), &[]),
+        Err(refusal) => message::send(&owner, &Answer::Refused(refusal), &[]),
     }
 }
 
@@ -62,16 +63,16 @@ fn set_up(settings: &Settings) -> Result<(Vec<String>, Made, Spaces), Refusal> {
 
 /// Answers requests until the owner is gone.
 fn serve(owner: &UnixStream) {
-    while let Ok(Some((Request::Sockets { kind, ipv6, count }, _))) = protocol::receive(owner) {
+    while let Ok((Request::Sockets { kind, ipv6, count }, _)) = message::receive(owner) {
         let made: io::Result<Vec<_>> = (0..count).map(|_| make(kind, ipv6)).collect();
         let answered = match &made {
             Ok(sockets) => {
                 let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-                protocol::send(owner, &Answer::Sockets, &sockets)
+                message::send(owner, &Answer::Sockets, &sockets)
             }
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(libc::EIO);
-                protocol::send(owner, &Answer::Refused(Refusal::Socket(error)), &[])
+                message::send(owner, &Answer::Refused(Refusal::Socket(error)), &[])
             }
         };
         if answered.is_err() {

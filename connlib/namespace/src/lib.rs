@@ -52,7 +52,10 @@ pub use inlet::Inlet;
 pub use settings::{Files, Settings};
 pub use spaces::Spaces;
 
-use convoy_process::descriptors::MOST;
+use convoy_process::{
+    descriptors::MOST,
+    message::{self, Lost},
+};
 use protocol::{Answer, Request, SocketKind};
 
 /// A namespace and what came out of it; dropping it ends the holder and all processes inside.
@@ -164,11 +167,11 @@ impl Namespace {
         let guard = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = guard.as_ref().ok_or(NamespaceError::Ended)?;
         let request = Request::Sockets { kind, ipv6, count };
-        protocol::send(socket, &request, &[]).map_err(|_| NamespaceError::Ended)?;
-        match protocol::receive(socket) {
-            Ok(Some((Answer::Sockets, sockets))) => Ok(sockets),
-            Ok(Some((Answer::Refused(refusal), _))) => Err(refusal.into()),
-            Err(error) if error.raw_os_error() == Some(Errno::EMFILE as i32) => {
+        message::send(socket, &request, &[]).map_err(|_| NamespaceError::Ended)?;
+        match message::receive(socket) {
+            Ok((Answer::Sockets, sockets)) => Ok(sockets),
+            Ok((Answer::Refused(refusal), _)) => Err(refusal.into()),
+            Err(Lost::Io(error)) if error.raw_os_error() == Some(Errno::EMFILE as i32) => {
                 Err(NamespaceError::Socket(error))
             }
             Ok(_) | Err(_) => Err(NamespaceError::Ended),
@@ -198,10 +201,10 @@ struct SetUp {
 
 /// Makes the holder set everything up.
 fn set_up(socket: &UnixStream, settings: &Settings) -> Result<SetUp, NamespaceError> {
-    protocol::send(socket, &Request::SetUp(settings.clone()), &[])
+    message::send(socket, &Request::SetUp(settings.clone()), &[])
         .map_err(|_| NamespaceError::Ended)?;
-    match protocol::receive(socket) {
-        Ok(Some((Answer::Ready { warnings }, descriptors))) => {
+    match message::receive(socket) {
+        Ok((Answer::Ready { warnings }, descriptors)) => {
             let mut descriptors = descriptors.into_iter();
             let spaces = Spaces::of(descriptors.by_ref().take(3).collect());
             let tun = descriptors.next();
@@ -216,7 +219,7 @@ fn set_up(socket: &UnixStream, settings: &Settings) -> Result<SetUp, NamespaceEr
                 inlet,
             })
         }
-        Ok(Some((Answer::Refused(refusal), _))) => Err(refusal.into()),
+        Ok((Answer::Refused(refusal), _)) => Err(refusal.into()),
         Ok(_) | Err(_) => Err(NamespaceError::Ended),
     }
 }

@@ -11,7 +11,6 @@
 //! end, then takes over as the first one did (`newcomers`). Without a supervisor, or after an invalid message, the
 //! tunnel keeps running.
 
-pub mod connection;
 mod key;
 mod newcomers;
 pub mod outer;
@@ -31,8 +30,10 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-pub use convoy_process::descriptors;
-use convoy_process::inherited_fd;
+use convoy_process::{
+    inherited_fd,
+    message::{Connection, Lost},
+};
 use convoy_proto::config::{Directs, PublicKey, Relay};
 use convoy_tun::Device;
 use convoy_tunnel::{Closed, Outcome, Outer, PeerEvent, Tunnel};
@@ -47,7 +48,6 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use connection::{Connection, Lost};
 use newcomers::Newcomers;
 use privileges::SupervisorsPrivileges;
 use protocol::{Key, ToSupervisor, ToTunnel};

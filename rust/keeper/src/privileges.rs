@@ -21,9 +21,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use convoy_daemon::{HANDED_OVER, args::DeviceName, supervised};
+use convoy_daemon::{HANDED_OVER, args::DeviceName};
 use convoy_metrics::DaemonArgs;
-use convoy_process::{PROGRAM, logging};
+use convoy_process::{PROGRAM, descriptors, logging};
 use nix::{
     sys::socket::{getsockopt, sockopt},
     unistd::dup2_stdin,
@@ -103,7 +103,8 @@ fn execute(supervisor: &UnixStream) -> anyhow::Result<Infallible> {
 /// Receives the descriptors and the line that comes with them.
 fn receive(mut supervisor: &UnixStream) -> io::Result<(Vec<OwnedFd>, Vec<u8>)> {
     let mut line = vec![0; MAX_STEP];
-    let (mut length, descriptors) = supervised::descriptors::receive(supervisor, &mut line)?;
+    let (mut length, descriptors) = descriptors::receive(supervisor, &mut line)?;
+    let descriptors = descriptors.unwrap_or_default();
     while !line[..length].ends_with(b"\n") {
         match supervisor.read(&mut line[length..])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -129,7 +130,7 @@ mod tests {
         let received = thread::scope(|scope| {
             let received = scope.spawn(|| receive(&theirs));
             let three = [ours.as_fd(); 3];
-            supervised::descriptors::send(&ours, b"{\"arguments\":", &three).unwrap();
+            descriptors::send(&ours, b"{\"arguments\":", &three).unwrap();
             ours.write_all(b"[]}\n").unwrap();
             received.join().unwrap()
         });
@@ -139,7 +140,7 @@ mod tests {
         // Duplicates of `ours`, which would keep the connection open.
         drop(descriptors);
         for descriptors in [&[][..], &[ours.as_fd(); 2]] {
-            supervised::descriptors::send(&ours, b"\n", descriptors).unwrap();
+            descriptors::send(&ours, b"\n", descriptors).unwrap();
             receive(&theirs).unwrap_err();
         }
         ours.write_all(b"no line").unwrap();

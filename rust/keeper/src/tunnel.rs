@@ -21,12 +21,14 @@ use convoy_config::InterfaceName;
 use convoy_daemon::{
     places,
     supervised::{
-        connection::{Connection, Lost},
         outer::OuterTunnel,
         protocol::{DirectPaths, Key, ToSupervisor, ToTunnel},
     },
 };
-use convoy_process::logging::{LogLevel, live::LevelError};
+use convoy_process::{
+    logging::{LogLevel, live::LevelError},
+    message::{Connection, Lost},
+};
 use convoy_proto::config::{DeviceUpdate, PublicKey, Relay};
 use convoy_report::Report;
 use convoy_uapi::{client as uapi, listing, request};
@@ -338,12 +340,8 @@ impl TunnelProcess {
     }
 
     async fn tell(&mut self, message: &ToTunnel) -> anyhow::Result<()> {
-        let told = async {
-            self.connection.queue(message)?;
-            self.connection.flush().await
-        };
         // What was queued goes with `next`.
-        let told = timeout(READING_TIME, told).await;
+        let told = timeout(READING_TIME, self.connection.send(message)).await;
         told.unwrap_or(Err(Lost::NotRead))
             .context("the tunnel process does not listen")
     }
@@ -381,11 +379,7 @@ async fn connect(path: &Path) -> anyhow::Result<Option<Greeted>> {
 }
 
 async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
-    let introduced = async {
-        connection.queue(&ToTunnel::hello())?;
-        connection.flush().await
-    };
-    let introduced = introduced.await;
+    let introduced = connection.send(&ToTunnel::hello()).await;
     introduced.context("the tunnel process does not listen")?;
     let (hello, descriptors) = connection
         .receive_with()

@@ -8,6 +8,7 @@ use std::{
 
 use rustix::{
     cmsg_space,
+    io::retry_on_intr,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -30,16 +31,15 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let slices = [IoSlice::new(bytes)];
-    Ok(sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)?)
+    let send = || sendmsg(&socket, &slices, &mut control, SendFlags::NOSIGNAL);
+    Ok(retry_on_intr(send)?)
 }
 
-/// Receives bytes into `buffer` and returns their number, with the descriptors that came with them. These close
-/// in programs that this process executes.
-///
-/// # Errors
-/// Also if more than [`MOST`] came, or this process has none left; those that came are closed.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    all_of(receive_with(socket, buffer, RecvFlags::empty())?)
+/// Receives bytes into `buffer` and returns their number, with the descriptors that came with them. These close in
+/// programs that this process executes. `None` if more than [`MOST`] came, or this process has none left: the bytes have
+/// arrived even so, and the descriptors are closed.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_with(socket, buffer, RecvFlags::empty())
 }
 
 /// As [`receive`], but never waits, even if the process at the other end has opened this socket, and has made its
@@ -47,35 +47,19 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<O
 ///
 /// # Errors
 /// Also `WouldBlock`.
-pub fn try_receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    all_of(receive_with(socket, buffer, RecvFlags::DONTWAIT)?)
+pub fn try_receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_with(socket, buffer, RecvFlags::DONTWAIT)
 }
 
-fn all_of(received: (usize, Option<Vec<OwnedFd>>)) -> io::Result<(usize, Vec<OwnedFd>)> {
-    match received {
-        (length, Some(descriptors)) => Ok((length, descriptors)),
-        (_, None) => Err(io::Error::other("more descriptors came than were expected")),
-    }
-}
+/// Number of bytes, and the descriptors if they could be received.
+type Received = (usize, Option<Vec<OwnedFd>>);
 
-/// As [`receive`], but `None` if the descriptors could not be received: the bytes have arrived even so.
-pub fn receive_available(
-    socket: impl AsFd,
-    buffer: &mut [u8],
-) -> io::Result<(usize, Option<Vec<OwnedFd>>)> {
-    receive_with(socket, buffer, RecvFlags::empty())
-}
-
-fn receive_with(
-    socket: impl AsFd,
-    buffer: &mut [u8],
-    flags: RecvFlags,
-) -> io::Result<(usize, Option<Vec<OwnedFd>>)> {
+fn receive_with(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Received> {
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(buffer)];
-    let received = recvmsg(socket, &mut slices, &mut control, flags)?;
+    let received = retry_on_intr(|| recvmsg(&socket, &mut slices, &mut control, flags))?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -105,8 +89,8 @@ mod tests {
         assert_eq!(send(&ours, b"x", &[writer.as_fd()]).unwrap(), 1);
         drop(writer);
         let (length, received) = receive(&theirs, &mut [0; 8]).unwrap();
-        assert_eq!((length, received.len()), (1, 1));
-        let received = received.into_iter().next().unwrap();
+        let [received] = <[OwnedFd; 1]>::try_from(received.unwrap()).unwrap();
+        assert_eq!(length, 1);
         assert!(fcntl_getfd(&received).unwrap().contains(FdFlags::CLOEXEC));
         File::from(received).write_all(b"through").unwrap();
         let mut text = String::new();
@@ -121,7 +105,7 @@ mod tests {
         let all = [reader.as_fd(), writer.as_fd(), theirs.as_fd(), ours.as_fd()];
         let most: Vec<_> = all.into_iter().cycle().take(MOST).collect();
         send(&ours, b"x", &most).unwrap();
-        let (_, received) = receive(&theirs, &mut [0; 8]).unwrap();
+        let received = receive(&theirs, &mut [0; 8]).unwrap().1.unwrap();
         let same = |a: BorrowedFd<'_>, b: &OwnedFd| {
             let of = |fd: BorrowedFd<'_>| nix::sys::stat::fstat(fd).unwrap().st_ino;
             of(a) == of(b.as_fd())

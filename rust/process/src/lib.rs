@@ -1,7 +1,7 @@
 //! Ground floor of processes: what each process of Convoy's needs, whatever it is for.
 //!
 //! It sets up the log, ends the process after a panic, starts it again in the background, binds Unix sockets and
-//! removes their files, hands descriptors over, closes those that the caller left open, and enters namespaces without
+//! removes their files, passes messages and descriptors between processes, closes those that the caller left open, and enters namespaces without
 //! root.
 //!
 //! Every crate that runs as a process of its own may call it, and the lab. It knows no tunnel, no network and no
@@ -12,6 +12,7 @@ pub mod background;
 pub mod descriptors;
 mod fix;
 pub mod logging;
+pub mod message;
 pub mod own_files;
 pub mod panics;
 pub mod paragraph;

@@ -6,9 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use convoy_daemon::supervised::descriptors;
 use convoy_namespace::Spaces;
-use convoy_process::background::READY;
+use convoy_process::{background::READY, descriptors};
 use tokio::io::Interest;
 
 /// Longest report of an error in bytes.
@@ -28,7 +27,8 @@ pub(crate) fn spaces(supervisor: &UnixStream) -> anyhow::Result<Spaces> {
     let received = descriptors::receive(supervisor, &mut first);
     let (length, descriptors) = received.context("cannot hear the supervisor")?;
     if length == 1 && first[0] == READY {
-        return Spaces::of(descriptors).context("the supervisor has sent no namespaces");
+        return Spaces::of(descriptors.unwrap_or_default())
+            .context("the supervisor has sent no namespaces");
     }
     let mut report = String::from_utf8_lossy(&first[..length]).into_owned();
     supervisor

@@ -5,6 +5,7 @@
 
 use std::{future::pending, time::Duration};
 
+use convoy_process::message::{Connection, Lost};
 use futures_util::future::select_all;
 use tokio::{
     net::UnixStream,
@@ -12,10 +13,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{
-    connection::{Connection, Lost},
-    protocol::ToTunnel,
-};
+use super::protocol::ToTunnel;
 
 /// The most connections that wait; a further one replaces the oldest.
 const MOST: usize = 8;

@@ -20,14 +20,13 @@ use std::{
 };
 
 use convoy_gso::udp::{Flow, Privileged, grow_buffers, have_mark};
+use convoy_process::descriptors;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair},
 };
 use serde::{Deserialize, Serialize};
 use tracing::debug;
-
-use super::descriptors;
 
 /// Time limit for a supervisor to appear, and for its answer.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
@@ -251,7 +250,6 @@ fn exchange(
     while let Err(error) = descriptors::send(line, &message, sockets) {
         match error.kind() {
             io::ErrorKind::WouldBlock => await_ready(line, PollFlags::OUT, deadline)?,
-            io::ErrorKind::Interrupted => {}
             _ => return Err(error),
         }
     }

@@ -6,17 +6,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use convoy_process::message::Message;
 use convoy_proto::config::{DirectPeer, Directs, Prefix, Relay, RelayTransport};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 pub use super::key::{Key, Secret};
 use super::outer::OuterTunnel;
-
-/// The messages of one direction.
-pub trait Message: Serialize + DeserializeOwned {
-    /// Longest line in bytes, its line feed included.
-    const MAX_BYTES: usize;
-}
 
 /// A message of a tunnel to its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -208,6 +203,7 @@ pub struct Direct {
 #[cfg(test)]
 mod tests {
     use convoy_proto::config::{Authorities, Password, PrivateKey, PublicKey};
+    use serde::de::DeserializeOwned;
 
     use super::{
         super::outer::{OuterPeer, OwnSecret},
@@ -228,7 +224,10 @@ mod tests {
 
     #[test]
     fn every_message_passes_between_this_version_and_earlier_ones() {
-        fn passes<T: Message + PartialEq + std::fmt::Debug>(message: &T, line: &str) {
+        fn passes<T>(message: &T, line: &str)
+        where
+            T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+        {
             assert_eq!(serde_json::to_string(message).unwrap(), line);
             assert_eq!(serde_json::from_str::<T>(line).unwrap(), *message);
         }

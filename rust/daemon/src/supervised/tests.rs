@@ -58,7 +58,7 @@ async fn a_newcomer_waits_until_the_supervisor_is_gone() {
         let mut second = introduced(&path).await;
         for n in 0..EXCHANGES {
             let peers = vec![PublicKey([n; 32])];
-            first.send_message(&follow(&peers)).await;
+            first.send(&follow(&peers)).await.unwrap();
             tunnel.until(Call::Follow(peers)).await;
         }
         let greeting = second.stream().try_read(&mut [0]);
@@ -66,7 +66,7 @@ async fn a_newcomer_waits_until_the_supervisor_is_gone() {
         drop(first);
         tunnel.until(Call::Follow(vec![])).await;
         second.receive_with::<ToSupervisor>().await.unwrap();
-        second.send_message(&follow(&[PEER])).await;
+        second.send(&follow(&[PEER])).await.unwrap();
         tunnel.until(Call::Follow(vec![PEER])).await;
     })
     .await;
@@ -85,11 +85,11 @@ async fn a_stranger_is_told_nothing_and_changes_nothing() {
             };
             for said in ["nonsense\n", "{\"type\":\"stop\"}\n", "\n"] {
                 let mut stranger = connect(&path).await;
-                stranger.write_raw(said.as_bytes()).await;
+                write_raw(&stranger, said.as_bytes()).await;
                 let lost = stranger.next::<ToSupervisor>().await.unwrap_err();
                 assert!(matches!(lost, Lost::Closed), "{lost}");
                 if let Some(supervisor) = &mut supervisor {
-                    supervisor.send_message(&follow(&[PEER])).await;
+                    supervisor.send(&follow(&[PEER])).await.unwrap();
                     tunnel.until(Call::Follow(vec![PEER])).await;
                 }
             }
@@ -106,17 +106,18 @@ async fn a_bad_line_ends_the_connection_and_nothing_else() {
         let endless = "x".repeat(2 << 20);
         for line in ["nonsense\n", "{\"type\":\"follow\"}\n", "\n", &endless] {
             let mut supervisor = greeted(&path).await;
-            supervisor.write_raw(line.as_bytes()).await;
+            write_raw(&supervisor, line.as_bytes()).await;
             let lost = supervisor.next::<ToSupervisor>().await.unwrap_err();
             assert!(matches!(lost, Lost::Closed), "{lost}");
             tunnel.until(Call::Follow(vec![])).await;
         }
         let mut supervisor = greeted(&path).await;
-        supervisor.send_message(&ToTunnel::Unknown).await;
+        supervisor.send(&ToTunnel::Unknown).await.unwrap();
         let peers = vec![Key(PEER)];
         supervisor
-            .send_message(&ToTunnel::Handshake { peers })
-            .await;
+            .send(&ToTunnel::Handshake { peers })
+            .await
+            .unwrap();
         tunnel.until(Call::HandshakeNow(vec![PEER])).await;
     })
     .await;
@@ -174,13 +175,13 @@ async fn the_supervisor_decides_about_a_clients_change() {
                 id: id + 1000,
                 refused: None,
             };
-            supervisor.send_message(&late).await;
+            supervisor.send(&late).await.unwrap();
             let answer = refused.clone();
             let answer = ToTunnel::Answers {
                 id,
                 refused: answer,
             };
-            supervisor.send_message(&answer).await;
+            supervisor.send(&answer).await.unwrap();
             let decided = asking.await.unwrap().err().map(|Refused(reason)| reason);
             assert_eq!(decided, refused);
         }
@@ -224,8 +225,9 @@ async fn another_mark_waits_for_the_next_supervisor_and_not_for_long() {
             panic!("{first:?}");
         };
         assert_eq!(fwmark, Some(7));
-        next.send_message(&ToTunnel::Answers { id, refused: None })
-            .await;
+        next.send(&ToTunnel::Answers { id, refused: None })
+            .await
+            .unwrap();
         before.await.unwrap().unwrap();
     })
     .await;
@@ -237,7 +239,7 @@ async fn a_supervisor_stops_the_tunnel_and_hears_that_it_ends() {
     let mut supervisor = introduced(&bed.path).await;
     let stop = async {
         supervisor.receive_with::<ToSupervisor>().await.unwrap();
-        supervisor.send_message(&ToTunnel::Stop).await;
+        supervisor.send(&ToTunnel::Stop).await.unwrap();
     };
     let ((), ()) = tokio::join!(bed.supervised.serve(), stop);
     bed.supervised.say_ended("a test").await;
@@ -303,7 +305,7 @@ async fn connect(path: &PathBuf) -> Connection {
 
 async fn introduced(path: &PathBuf) -> Connection {
     let mut connection = connect(path).await;
-    connection.send_message(&ToTunnel::hello()).await;
+    connection.send(&ToTunnel::hello()).await.unwrap();
     connection
 }
 
@@ -341,22 +343,15 @@ fn port(listen_port: u16) -> DeviceUpdate {
     }
 }
 
-impl Connection {
-    async fn send_message(&mut self, message: &ToTunnel) {
-        self.queue(message).unwrap();
-        self.flush().await.unwrap();
-    }
-
-    /// The tunnel may close the connection before it has read everything.
-    async fn write_raw(&mut self, mut bytes: &[u8]) {
-        let stream = self.stream();
-        while !bytes.is_empty() {
-            stream.writable().await.unwrap();
-            match stream.try_write(bytes) {
-                Ok(length) => bytes = &bytes[length..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
-            }
+/// The tunnel may close the connection before it has read everything.
+async fn write_raw(connection: &Connection, mut bytes: &[u8]) {
+    let stream = connection.stream();
+    while !bytes.is_empty() {
+        stream.writable().await.unwrap();
+        match stream.try_write(bytes) {
+            Ok(length) => bytes = &bytes[length..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
         }
     }
 }

@@ -90,7 +90,8 @@ fn a_direct_peer_that_becomes_a_peer_is_let_go_first() {
 #[test]
 fn the_longest_message_fits_on_a_line() {
     use convoy_config::{MAX_DIRECT_PEERS, MAX_DIRECT_PREFIXES};
-    use convoy_daemon::supervised::protocol::{Message as _, ToTunnel};
+    use convoy_daemon::supervised::protocol::ToTunnel;
+    use convoy_process::message::Message as _;
 
     let mut text = String::from("[Peer]\nPublicKey = 1\nAllowedIPs = ::/0\n");
     for peer in 0..MAX_DIRECT_PEERS {

@@ -11,11 +11,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use convoy_daemon::supervised::{
-    descriptors,
-    privileges::{MAX_BYTES, Prepared, Wish},
-};
+use convoy_daemon::supervised::privileges::{MAX_BYTES, Prepared, Wish};
 use convoy_gso::udp::{Flow, OwnPrivileges, Privileged};
+use convoy_process::descriptors;
 use rustix::net::{SendFlags, send};
 use tokio::{io::Interest, net::UnixDatagram, task::JoinHandle};
 use tracing::{debug, warn};
@@ -102,13 +100,11 @@ async fn serve(line: OwnedFd, marks: &Marks) -> io::Result<()> {
     let mut buffer = [0; MAX_BYTES];
     loop {
         let receive = || descriptors::try_receive(&line, &mut buffer);
-        let (length, sockets) = match line.async_io(Interest::READABLE, receive).await {
-            // This process has no room for the sockets. The tunnel may ask again later.
-            Err(error) if error.kind() == io::ErrorKind::Other => {
-                warn!("cannot receive the tunnel's sockets: {error}");
-                continue;
-            }
-            received => received?,
+        let (length, sockets) = line.async_io(Interest::READABLE, receive).await?;
+        let Some(sockets) = sockets else {
+            // The tunnel may ask again later.
+            warn!("cannot receive the tunnel's sockets: too many, or no descriptors are left");
+            continue;
         };
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

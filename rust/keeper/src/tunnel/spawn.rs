@@ -19,10 +19,10 @@ use clap::ValueEnum;
 use convoy_config::InterfaceName;
 use convoy_daemon::{
     places::Sockets,
-    supervised::{ENDS_WITH_SUPERVISOR, HAS_OUTER, INNER_MTU, descriptors},
+    supervised::{ENDS_WITH_SUPERVISOR, HAS_OUTER, INNER_MTU},
 };
 use convoy_metrics::DaemonArgs;
-use convoy_process::{PROGRAM, background};
+use convoy_process::{PROGRAM, background, descriptors};
 use serde::{Deserialize, Serialize};
 use tokio::{io::Interest, time::timeout};
 

@@ -106,7 +106,7 @@ fn asked(line: &OwnedFd) -> (u64, usize) {
     await_ready(line, PollFlags::IN, deadline).unwrap();
     let (length, sockets) = descriptors::receive(line, &mut buffer).unwrap();
     match serde_json::from_slice(&buffer[..length]).unwrap() {
-        Wish::Prepare { id, .. } | Wish::PrepareStream { id, .. } => (id, sockets.len()),
+        Wish::Prepare { id, .. } | Wish::PrepareStream { id, .. } => (id, sockets.unwrap().len()),
         wish => panic!("{wish:?}"),
     }
 }

@@ -1,43 +1,39 @@
 use std::{io::Write, os::unix::net::UnixStream as Blocking};
 
 use super::*;
-use crate::supervised::protocol::{ToSupervisor, ToTunnel};
+use crate::message::tests::{Said, longest, said};
 
 #[tokio::test]
 async fn messages_arrive_however_they_are_cut() {
     let (mut connection, mut other) = pair();
-    let lines = b"{\"type\":\"stop\"}\n{\"type\":\"follow\",\"peers\":[]}\n";
+    let lines = [line_of(&said(1)), line_of(&said(0))]
+        .map(Result::unwrap)
+        .concat();
     for cut in 1..lines.len() {
         other.write_all(&lines[..cut]).unwrap();
         let mut messages = Vec::new();
         let rest = async { other.write_all(&lines[cut..]).unwrap() };
         let receive = async {
             while messages.len() < 2 {
-                messages.push(connection.next::<ToTunnel>().await.unwrap());
+                messages.push(connection.next::<Said>().await.unwrap());
             }
         };
         tokio::join!(receive, rest);
-        let peers = Vec::new();
-        assert_eq!(messages, [ToTunnel::Stop, ToTunnel::Follow { peers }]);
+        assert_eq!(messages, [said(1), said(0)]);
     }
 }
 
 #[tokio::test]
 async fn the_longest_message_is_accepted_and_a_longer_one_is_not() {
-    let empty = line_of(&ended(0)).unwrap().len();
-    let longest = ended(ToSupervisor::MAX_BYTES - empty);
-    assert!(matches!(
-        line_of(&ended(ToSupervisor::MAX_BYTES - empty + 1)),
-        Err(Lost::TooLong(ToSupervisor::MAX_BYTES))
-    ));
+    let longest = longest();
     let (mut connection, other) = pair();
     let line = line_of(&longest).unwrap();
     let writer = write_apart(
         other,
         [&line[..], &vec![b' '; line.len()], b"{}\n"].concat(),
     );
-    assert_eq!(connection.next::<ToSupervisor>().await.unwrap(), longest);
-    let refused = connection.next::<ToSupervisor>().await.unwrap_err();
+    assert_eq!(connection.next::<Said>().await.unwrap(), longest);
+    let refused = connection.next::<Said>().await.unwrap_err();
     assert!(matches!(refused, Lost::TooLong(_)), "{refused}");
     drop(connection);
     writer.join().unwrap();
@@ -46,10 +42,10 @@ async fn the_longest_message_is_accepted_and_a_longer_one_is_not() {
 #[tokio::test]
 async fn an_endless_line_is_refused_before_it_ends() {
     let (mut connection, other) = pair();
-    let writer = write_apart(other, vec![b'x'; 4 * ToSupervisor::MAX_BYTES]);
-    let refused = connection.next::<ToSupervisor>().await.unwrap_err();
+    let writer = write_apart(other, vec![b'x'; 4 * Said::MAX_BYTES]);
+    let refused = connection.next::<Said>().await.unwrap_err();
     assert!(matches!(refused, Lost::TooLong(_)), "{refused}");
-    assert!(connection.input.len() <= ToSupervisor::MAX_BYTES + CHUNK);
+    assert!(connection.input.len() <= Said::MAX_BYTES + CHUNK);
     drop(connection);
     writer.join().unwrap();
 }
@@ -59,7 +55,7 @@ async fn a_line_that_is_no_message_is_refused() {
     for line in ["\n", "{\n", "[]\n", "{\"type\":1}\n", "\0\u{ff}\n"] {
         let (mut connection, mut other) = pair();
         other.write_all(line.as_bytes()).unwrap();
-        let refused = connection.next::<ToTunnel>().await.unwrap_err();
+        let refused = connection.next::<Said>().await.unwrap_err();
         assert!(matches!(refused, Lost::Invalid(_)), "{line:?}: {refused}");
     }
 }
@@ -69,7 +65,7 @@ async fn messages_wait_for_a_slow_reader_up_to_a_bound() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (mut slow, mut connection) = (Connection::new(ours), Connection::new(theirs));
     connection.stream.writable().await.unwrap();
-    let long = ended(ToSupervisor::MAX_BYTES / 3);
+    let long = said(Said::MAX_BYTES / 3);
     let mut queued = 0;
     let refused = loop {
         match connection.queue(&long) {
@@ -81,10 +77,10 @@ async fn messages_wait_for_a_slow_reader_up_to_a_bound() {
     assert!(connection.is_behind());
     let read = async {
         for _ in 0..queued {
-            assert_eq!(slow.next::<ToSupervisor>().await.unwrap(), long);
+            assert_eq!(slow.next::<Said>().await.unwrap(), long);
         }
     };
-    let write = connection.next_or_flushed::<ToTunnel>();
+    let write = connection.next_or_flushed::<Said>();
     let (written, ()) = tokio::join!(write, read);
     assert_eq!(written.unwrap(), None);
     assert!(!connection.is_behind());
@@ -94,19 +90,14 @@ async fn messages_wait_for_a_slow_reader_up_to_a_bound() {
 async fn what_was_sent_before_the_end_is_still_read() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (mut connection, mut other) = (Connection::new(ours), Connection::new(theirs));
-    other.queue(&ended(1)).unwrap();
+    other.queue(&said(1)).unwrap();
     other.flush().await.unwrap();
     connection.stream.writable().await.unwrap();
-    while connection.queue(&ToTunnel::Stop).is_ok() && !connection.is_behind() {}
+    while connection.queue(&said(1)).is_ok() && !connection.is_behind() {}
     drop(other);
-    assert_eq!(connection.next::<ToSupervisor>().await.unwrap(), ended(1));
-    let lost = connection.next::<ToSupervisor>().await.unwrap_err();
+    assert_eq!(connection.next::<Said>().await.unwrap(), said(1));
+    let lost = connection.next::<Said>().await.unwrap_err();
     assert!(matches!(lost, Lost::Closed), "{lost}");
-}
-
-fn ended(length: usize) -> ToSupervisor {
-    let reason = "x".repeat(length);
-    ToSupervisor::Ended { reason }
 }
 
 fn pair() -> (Connection, Blocking) {

@@ -1,18 +1,17 @@
-//! One end of the connection between a tunnel and its supervisor: [`Message`]s as lines, and descriptors.
+//! One end of a connection over which messages go both ways at any time.
 
 use std::{
-    io,
+    io, mem,
     os::fd::{BorrowedFd, OwnedFd},
 };
 
 use nix::unistd::Pid;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::{io::Interest, net::UnixStream};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::{descriptors, protocol::Message};
-
-/// Bytes read at once.
-const CHUNK: usize = 16 << 10;
+use super::{CHUNK, Lost, Message, lacking, line_of};
+use crate::descriptors;
 
 /// A connection; dropping it closes it.
 #[derive(Debug)]
@@ -22,37 +21,10 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes of `input` in which there is no line feed.
     searched: usize,
-    /// Not yet taken by the kernel: at most one message's length.
+    /// Not yet taken by the kernel, at most one message's length, and before that what it has taken.
     output: Vec<u8>,
-}
-
-/// Reason why a connection is unusable.
-#[derive(Debug, thiserror::Error)]
-pub enum Lost {
-    /// The other end has closed it.
-    #[error("it was closed")]
-    Closed,
-    /// See [`Message::MAX_BYTES`].
-    #[error("a message is longer than {0} bytes")]
-    TooLong(usize),
-    /// The other end takes no messages.
-    #[error("messages are not read")]
-    NotRead,
-    /// A line is not a message.
-    #[error("a message is invalid: {0}")]
-    Invalid(#[from] serde_json::Error),
-    /// The kernel failed it.
-    #[error(transparent)]
-    Io(io::Error),
-}
-
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
-            _ => Self::Io(error),
-        }
-    }
+    /// Bytes of `output` that the kernel has taken.
+    taken: usize,
 }
 
 impl Connection {
@@ -63,6 +35,7 @@ impl Connection {
             input: Vec::new(),
             searched: 0,
             output: Vec::new(),
+            taken: 0,
         }
     }
 
@@ -73,13 +46,18 @@ impl Connection {
         (pid > 0).then(|| Pid::from_raw(pid))
     }
 
+    /// Returns the socket.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
     /// Whether messages wait for the other end to read.
     pub fn is_behind(&self) -> bool {
-        !self.output.is_empty()
+        self.taken < self.output.len()
     }
 
     /// Sends the first message, with descriptors.
-    pub(crate) async fn send_with<M: Message>(
+    pub async fn send_with<M: Message + Serialize>(
         &mut self,
         message: &M,
         descriptors: &[BorrowedFd<'_>],
@@ -92,24 +70,32 @@ impl Connection {
     }
 
     /// Receives the first message, with its descriptors.
-    pub async fn receive_with<M: Message>(&mut self) -> Result<(M, Vec<OwnedFd>), Lost> {
+    pub async fn receive_with<M: Message + DeserializeOwned>(
+        &mut self,
+    ) -> Result<(M, Vec<OwnedFd>), Lost> {
         let mut chunk = [0; CHUNK];
         let receive = || descriptors::receive(&self.stream, &mut chunk);
-        let received = self.stream.async_io(Interest::READABLE, receive).await?;
-        let (length, descriptors) = received;
+        let (length, descriptors) = self.stream.async_io(Interest::READABLE, receive).await?;
         self.input.extend_from_slice(&chunk[..length]);
-        Ok((self.next().await?, descriptors))
+        Ok((self.next().await?, descriptors.ok_or_else(lacking)?))
     }
 
     /// Queues a message, and writes what the kernel takes at once. The rest goes with [`Connection::next`] or
     /// [`Connection::flush`].
-    pub fn queue<M: Message>(&mut self, message: &M) -> Result<(), Lost> {
+    pub fn queue<M: Message + Serialize>(&mut self, message: &M) -> Result<(), Lost> {
         let line = line_of(message)?;
+        remove_first(&mut self.output, mem::take(&mut self.taken));
         if self.output.len() + line.len() > M::MAX_BYTES {
             return Err(Lost::NotRead);
         }
         self.output.extend_from_slice(&line);
         self.write_some()
+    }
+
+    /// Queues a message, and waits until the kernel has taken it. Cancel-safe: the rest goes later.
+    pub async fn send<M: Message + Serialize>(&mut self, message: &M) -> Result<(), Lost> {
+        self.queue(message)?;
+        self.flush().await
     }
 
     /// Waits until the kernel has taken all messages.
@@ -122,7 +108,7 @@ impl Connection {
     }
 
     /// Waits for the next message, and writes meanwhile. Cancel-safe.
-    pub async fn next<M: Message>(&mut self) -> Result<M, Lost> {
+    pub async fn next<M: Message + DeserializeOwned>(&mut self) -> Result<M, Lost> {
         loop {
             if let Some(message) = self.next_or_flushed().await? {
                 return Ok(message);
@@ -131,7 +117,9 @@ impl Connection {
     }
 
     /// As [`Connection::next`], but also returns, with `None`, once the kernel has taken what was queued.
-    pub(crate) async fn next_or_flushed<M: Message>(&mut self) -> Result<Option<M>, Lost> {
+    pub async fn next_or_flushed<M: Message + DeserializeOwned>(
+        &mut self,
+    ) -> Result<Option<M>, Lost> {
         loop {
             if let Some(message) = self.received::<M>()? {
                 return Ok(Some(message));
@@ -144,7 +132,7 @@ impl Connection {
             let ready = self.stream.ready(interest).await?;
             if was_behind && ready.is_writable() && self.write_some().is_err() {
                 // Closed, but what the other end sent before can still be read.
-                self.output.clear();
+                self.taken = self.output.len();
             }
             if ready.is_readable() {
                 self.read_some()?;
@@ -156,7 +144,7 @@ impl Connection {
     }
 
     /// Takes the oldest complete message.
-    fn received<M: Message>(&mut self) -> Result<Option<M>, Lost> {
+    fn received<M: Message + DeserializeOwned>(&mut self) -> Result<Option<M>, Lost> {
         let unsearched = &self.input[self.searched..];
         let end = unsearched.iter().position(|byte| *byte == b'\n');
         let length = end.map_or(self.input.len(), |end| self.searched + end + 1);
@@ -189,20 +177,17 @@ impl Connection {
 
     fn write_some(&mut self) -> Result<(), Lost> {
         while self.is_behind() {
-            match self.stream.try_write(&self.output) {
-                Ok(length) => remove_first(&mut self.output, length),
+            match self.stream.try_write(&self.output[self.taken..]) {
+                Ok(length) => self.taken += length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }
         }
+        if !self.is_behind() {
+            remove_first(&mut self.output, mem::take(&mut self.taken));
+            self.output.shrink_to(CHUNK);
+        }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-impl Connection {
-    pub(super) fn stream(&self) -> &UnixStream {
-        &self.stream
     }
 }
 
@@ -212,15 +197,6 @@ fn remove_first(buffer: &mut Vec<u8>, length: usize) {
     buffer.copy_within(length.., 0);
     buffer[left..].zeroize();
     buffer.truncate(left);
-}
-
-fn line_of<M: Message>(message: &M) -> Result<Vec<u8>, Lost> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    match line.len() <= M::MAX_BYTES {
-        true => Ok(line),
-        false => Err(Lost::TooLong(M::MAX_BYTES)),
-    }
 }
 
 #[cfg(test)]
