@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
 use convoy_daemon::places;
-use convoy_process::logging::say;
+use convoy_process::{logging::say, message};
 use convoy_supervision::{
     control::{Reply, Request},
     events::{Event, SCHEMA, What},
@@ -227,8 +227,7 @@ async fn pass_on(
         }
         Err(error) => return Err(error).context("cannot ask the supervisor"),
     };
-    let mut request = serde_json::to_vec(&Request::Subscribe)?;
-    request.push(b'\n');
+    let request = message::line_of(&Request::Subscribe)?;
     if stream.write_all(&request).await.is_err() {
         return absent("its supervisor has ended");
     }

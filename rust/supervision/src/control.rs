@@ -1,11 +1,11 @@
 //! The supervisor's socket, `/run/convoy/NAME.control`: a request is one line of JSON, as is the answer. After the
 //! answer to [`Request::Subscribe`], each event is a line.
 
-mod message;
+mod requests;
 mod subscription;
 
 use std::{
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io,
     os::unix::net::UnixStream as StdUnixStream,
     path::Path,
     sync::Arc,
@@ -15,11 +15,13 @@ use std::{
 
 use anyhow::Context;
 use convoy_host::NetworkNamespace;
-use convoy_process::socket::{self, SocketFile};
+use convoy_process::{
+    message::{self, Connection, Lost},
+    socket::{self, SocketFile},
+};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use thiserror::Error;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::AbortHandle,
@@ -27,15 +29,9 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub use message::{Asked, Reply, Request};
-use message::{PATIENCE, answer, in_time, line_of, write};
+pub use requests::{Asked, Reply, Request};
+use requests::{PATIENCE, answer};
 use subscription::MAX_SUBSCRIBERS;
-
-/// The most bytes of a request.
-pub(crate) const MAX_REQUEST: usize = 64 << 10;
-
-/// The most bytes of an answer: the status of some 100,000 peers.
-pub(crate) const MAX_REPLY: usize = 64 << 20;
 
 /// The most clients at once; further ones wait until they are accepted.
 const MAX_CLIENTS: u32 = 8;
@@ -134,49 +130,31 @@ async fn accept(listener: UnixListener, clients: Arc<Semaphore>, requests: mpsc:
 
 /// Serves one client while it holds its permit.
 async fn serve(
-    mut stream: UnixStream,
+    stream: UnixStream,
     requests: mpsc::Sender<Asked>,
     permit: OwnedSemaphorePermit,
     places: Arc<Semaphore>,
 ) {
-    let reply = match timeout(PATIENCE, read_request(&mut stream)).await {
+    let mut client = Connection::new(stream);
+    let reply = match timeout(PATIENCE, client.next()).await {
         Ok(Ok(Request::Subscribe)) => {
-            return subscription::serve(stream, requests, permit, places).await;
+            return subscription::serve(client, requests, permit, places).await;
         }
         Ok(Ok(request)) => answer(request, None, &requests).await,
-        Ok(Err(reason)) => Reply::Failed { reason },
+        Ok(Err(Lost::Invalid(error))) => Reply::Failed {
+            reason: format!("this version of convoy does not know the request: {error}"),
+        },
+        Ok(Err(lost)) => Reply::Failed {
+            reason: format!("cannot read the request: {lost}"),
+        },
         Err(_) => Reply::Failed {
             reason: format!("no request within {} s", PATIENCE.as_secs()),
         },
     };
-    let written = async {
-        write(&mut stream, &reply).await?;
-        stream.shutdown().await
-    };
-    if let Err(error) = in_time(written).await {
-        debug!("A client did not read its answer: {error}");
+    if !matches!(timeout(PATIENCE, client.send(&reply)).await, Ok(Ok(()))) {
+        debug!("A client did not read its answer");
     }
     drop(permit);
-}
-
-async fn read_request(stream: &mut UnixStream) -> Result<Request, String> {
-    let mut line = Vec::new();
-    let mut bounded = tokio::io::BufReader::new(stream).take(MAX_REQUEST as u64 + 1);
-    let read = bounded.read_until(b'\n', &mut line).await;
-    read.map_err(|error| format!("cannot read the request: {error}"))?;
-    parse(&line)
-}
-
-/// Reads a request from one line, including the line feed.
-fn parse(line: &[u8]) -> Result<Request, String> {
-    match line.split_last() {
-        Some((b'\n', request)) => serde_json::from_slice(request)
-            .map_err(|error| format!("this version of convoy does not know the request: {error}")),
-        _ if line.len() > MAX_REQUEST => {
-            Err(format!("the request is longer than {MAX_REQUEST} bytes"))
-        }
-        _ => Err("the request does not end with a new line".to_owned()),
-    }
 }
 
 /// Reason why a supervisor did not answer.
@@ -202,7 +180,7 @@ pub enum AskError {
     Silent,
     /// It is of another version.
     #[error("the supervisor's answer is not known to this version of convoy: {0}")]
-    Answer(#[from] serde_json::Error),
+    Answer(serde_json::Error),
 }
 
 /// Asks the supervisor that listens at `path` and waits as long as necessary, but at most `STATUS_TIME` for its status.
@@ -219,7 +197,7 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
 }
 
 fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<Reply, AskError> {
-    let mut stream = StdUnixStream::connect(path).map_err(|error| match error.kind() {
+    let stream = StdUnixStream::connect(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoSupervisor,
         _ => AskError::Io(error),
     })?;
@@ -228,14 +206,9 @@ fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<R
         return Err(AskError::Elsewhere(namespace));
     }
     stream.set_read_timeout(limit)?;
-    stream.write_all(&line_of(request)?).map_err(ended)?;
-    let mut answer = Vec::new();
-    let mut bounded = BufReader::new(stream).take(MAX_REPLY as u64);
-    bounded.read_until(b'\n', &mut answer).map_err(ended)?;
-    if answer.last() != Some(&b'\n') {
-        return Err(AskError::Ended);
-    }
-    Ok(serde_json::from_slice(&answer)?)
+    message::send(&stream, request, &[])?;
+    let (reply, _) = message::receive(&stream)?;
+    Ok(reply)
 }
 
 /// Returns the network namespace of the process at the other end, if it differs from ours.
@@ -246,11 +219,17 @@ fn elsewhere(stream: &StdUnixStream) -> Option<NetworkNamespace> {
     (theirs != ours).then_some(theirs)
 }
 
-fn ended(error: io::Error) -> AskError {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => AskError::Ended,
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent,
-        _ => AskError::Io(error),
+impl From<Lost> for AskError {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Closed => Self::Ended,
+            Lost::Invalid(error) => Self::Answer(error),
+            Lost::Io(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
+                _ => Self::Io(error),
+            },
+            Lost::TooLong(_) | Lost::NotRead => Self::Io(io::Error::other(lost)),
+        }
     }
 }
 

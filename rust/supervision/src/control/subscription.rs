@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use convoy_process::message::Connection;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
 };
 
-use super::message::{Asked, Reply, Request, answer, in_time, line_of, write};
+use super::requests::{Asked, PATIENCE, Reply, Request, answer};
 use crate::events::{Event, QUEUE};
 
 /// The most subscribers at once; further ones are refused. They do not count as clients, whose places may be needed to
@@ -17,7 +17,7 @@ pub(super) const MAX_SUBSCRIBERS: usize = 8;
 
 /// Serves a client that has asked for events.
 pub(super) async fn serve(
-    mut stream: UnixStream,
+    mut subscriber: Connection,
     requests: mpsc::Sender<Asked>,
     client: OwnedSemaphorePermit,
     places: Arc<Semaphore>,
@@ -30,38 +30,40 @@ pub(super) async fn serve(
             reason: format!("{MAX_SUBSCRIBERS} programs follow its events already"),
         },
     };
-    let written = in_time(write(&mut stream, &reply)).await;
+    let written = timeout(PATIENCE, subscriber.send(&reply)).await;
     drop(client);
-    if written.is_ok() && matches!(reply, Reply::Done { .. }) {
-        pass_on(stream, events).await;
+    if matches!((written, reply), (Ok(Ok(())), Reply::Done { .. })) {
+        pass_on(subscriber, events).await;
     }
     drop(place);
 }
 
-async fn pass_on(mut stream: UnixStream, mut events: mpsc::Receiver<Event>) {
-    let (mut reader, mut writer) = stream.split();
-    // A subscriber sends nothing more, so it has left.
-    let mut left = [0];
+async fn pass_on(mut subscriber: Connection, mut events: mpsc::Receiver<Event>) {
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
-            _ = reader.read(&mut left) => return,
+            // A subscriber sends nothing more, so it has left.
+            _ = subscriber.next::<Request>() => return,
         };
-        let line = event.and_then(|event| line_of(&event).ok());
-        let Some(line) = line else { return };
-        let written = tokio::select! {
-            written = writer.write_all(&line) => written.is_ok(),
-            _ = reader.read(&mut left) => return,
-        };
-        if !written {
+        let queued = event.is_some_and(|event| subscriber.queue(&event).is_ok());
+        if !queued {
             return;
+        }
+        while subscriber.is_behind() {
+            match subscriber.next_or_flushed::<Request>().await {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => return,
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+        net::UnixStream,
+    };
 
     use super::*;
     use crate::{control::Control, events::What};

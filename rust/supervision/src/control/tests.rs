@@ -1,9 +1,11 @@
 use std::{
-    io::Read,
+    io::{Read, Write},
     net::Shutdown,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
+
+use convoy_process::message::Message as _;
 
 use super::*;
 
@@ -17,7 +19,7 @@ fn a_request_is_one_line_of_json() {
             Request::Pause { seconds: 300 },
         ),
     ] {
-        assert_eq!(parse(line.as_bytes()), Ok(expected), "{line}");
+        assert_eq!(parse(line).unwrap(), expected, "{line}");
     }
     for line in [
         "",
@@ -29,10 +31,17 @@ fn a_request_is_one_line_of_json() {
         "{\"pause\":{\"seconds\":1,\"minutes\":2}}\n",
         "\"down\"\"down\"\n",
     ] {
-        assert!(parse(line.as_bytes()).is_err(), "{line}");
+        assert!(parse(line).is_err(), "{line}");
     }
-    let nested = format!("{}\n", "[".repeat(MAX_REQUEST - 1));
-    assert!(parse(nested.as_bytes()).is_err());
+    let nested = format!("{}\n", "[".repeat(Request::MAX_BYTES - 1));
+    assert!(parse(&nested).is_err());
+}
+
+fn parse(line: &str) -> Result<Request, Lost> {
+    let (mut ours, theirs) = StdUnixStream::pair().unwrap();
+    ours.write_all(line.as_bytes()).unwrap();
+    drop(ours);
+    message::receive(&theirs).map(|(request, _)| request)
 }
 
 #[test]
@@ -45,9 +54,8 @@ fn every_request_and_reply_survives_the_way() {
         Request::Resume,
         Request::Subscribe,
     ] {
-        let mut line = serde_json::to_vec(&request).unwrap();
-        line.push(b'\n');
-        assert_eq!(parse(&line), Ok(request));
+        let line = message::line_of(&request).unwrap();
+        assert_eq!(parse(&String::from_utf8(line).unwrap()).unwrap(), request);
     }
 }
 
@@ -69,8 +77,8 @@ fn a_client_is_answered() {
 #[test]
 fn a_request_that_is_too_long_or_cut_off_is_refused() {
     let scene = Scene::start(|_| panic!("it is no request"));
-    let long = vec![b' '; MAX_REQUEST + 1];
-    for (bytes, reason) in [(&long[..], "longer than"), (b"\"down\"", "does not end")] {
+    let long = vec![b' '; Request::MAX_BYTES + 1];
+    for (bytes, reason) in [(&long[..], "longer than"), (b"\"down\"", "closed")] {
         let mut stream = StdUnixStream::connect(&scene.path).unwrap();
         stream.write_all(bytes).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();

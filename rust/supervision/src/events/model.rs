@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr};
 
 use convoy_config::encode_key;
+use convoy_process::message::Message;
 use convoy_proto::config::PublicKey;
 use convoy_stats::direct::reason;
 use serde::Serialize;
@@ -22,6 +23,11 @@ pub struct Event {
     /// The event itself.
     #[serde(flatten)]
     pub what: What,
+}
+
+impl Message for Event {
+    /// The most bytes of an event.
+    const MAX_BYTES: usize = 1 << 20;
 }
 
 /// Kind of an event.

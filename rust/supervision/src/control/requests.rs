@@ -1,16 +1,11 @@
 //! Requests and answers, each a line of JSON.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
-use convoy_process::logging::LogLevel;
+use convoy_process::{logging::LogLevel, message::Message};
 use convoy_report::Status;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::UnixStream,
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::events::Event;
 
@@ -45,6 +40,11 @@ pub enum Request {
     Subscribe,
 }
 
+impl Message for Request {
+    /// The most bytes of a request.
+    const MAX_BYTES: usize = 64 << 10;
+}
+
 /// A supervisor's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,6 +61,11 @@ pub enum Reply {
     },
     /// Answer to [`Request::Status`].
     Status(Box<Status>),
+}
+
+impl Message for Reply {
+    /// The most bytes of an answer: the status of some 100,000 peers.
+    const MAX_BYTES: usize = 64 << 20;
 }
 
 /// A request and its client. Dropping it unanswered answers that the tunnel is going down.
@@ -90,19 +95,4 @@ pub(super) async fn answer(
     answered.await.unwrap_or_else(|_| Reply::Failed {
         reason: "the tunnel is going down".to_owned(),
     })
-}
-
-pub(super) async fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
-    stream.write_all(&line_of(message)?).await
-}
-
-pub(super) async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    let written = timeout(PATIENCE, written).await;
-    written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-pub(super) fn line_of<T: Serialize>(message: &T) -> serde_json::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    Ok(line)
 }
