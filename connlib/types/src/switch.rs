@@ -3,6 +3,7 @@
 /// Whether a feature of the kernel is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Switch {
     /// Used if the kernel has it.
     #[default]

@@ -260,10 +260,9 @@ impl Shell {
 const EVALUATE: &str = r#"eval "$(cat)" </dev/null"#;
 
 /// Variables that only the supervisor or the tunnel may see.
-const INTERNAL: [&str; 8] = [
+const INTERNAL: [&str; 7] = [
     "CONVOY_BACKGROUND",
     "CONVOY_METRICS_FD",
-    "CONVOY_SUPERVISED_FD",
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",
     "WATCHDOG_USEC",

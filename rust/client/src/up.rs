@@ -75,12 +75,12 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
     if parent.is_none() || logging::is_requested() {
         let name = convoy_config::InterfaceName::of_file(&path).ok();
         logging::init(
-            args.daemon.log_format,
+            args.daemon.options.log_format,
             name.as_ref().map(|name| name.as_str()),
         )?;
     }
     if args.userspace.userspace {
-        return userspace::up(path, &args.daemon, &args.userspace, parent);
+        return userspace::up(path, &args.daemon.options, &args.userspace, parent);
     }
     let config = read(&path)?;
     if userspace::has_forwarding(&config) {

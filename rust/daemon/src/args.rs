@@ -1,6 +1,6 @@
 //! The switches of the daemon. Each can also be set in the environment, for use with wg-quick.
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 use clap::{
     ArgAction, Args, ValueEnum,
@@ -10,9 +10,10 @@ use clap::{
     },
 };
 use convoy_aead::Aead;
+use convoy_process::{logging::LogFormat, message::Message};
 use convoy_tun::Switch;
-
-use convoy_process::logging::LogFormat;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Switches of the daemon; `M` are those of its metrics.
 #[derive(Clone, Debug, Args)]
@@ -22,6 +23,19 @@ pub struct DaemonArgs<M: Args> {
     #[arg(value_parser = FalseyValueParser::new())]
     pub foreground: bool,
 
+    /// Options of its data path and its log.
+    #[command(flatten)]
+    pub options: TunnelOptions,
+
+    /// Switches of its metrics.
+    #[command(flatten)]
+    pub metrics: M,
+}
+
+/// Options of a process that carries packets. Its supervisor passes them on as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelOptions {
     /// Send several datagrams in one call (UDP_SEGMENT)
     #[arg(long, env = "CONVOY_GSO", hide_env_values = true)]
     #[arg(value_name = "WHEN", value_parser = switches(), default_value = "auto")]
@@ -61,14 +75,33 @@ pub struct DaemonArgs<M: Args> {
     #[arg(long, env = "CONVOY_LOG_FORMAT", hide_env_values = true)]
     #[arg(value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
+}
 
-    /// Switches of its metrics.
-    #[command(flatten)]
-    pub metrics: M,
+impl Message for TunnelOptions {
+    /// Longest message with a tunnel's options, in bytes.
+    const MAX_BYTES: usize = 4 << 10;
+}
+
+impl TunnelOptions {
+    /// Returns the switches that mean these options, for another version of the program.
+    ///
+    /// # Errors
+    /// If one has no text.
+    pub fn switches(&self) -> serde_json::Result<Vec<String>> {
+        let options: BTreeMap<String, Value> = serde_json::from_value(serde_json::to_value(self)?)?;
+        let switches = options.into_iter().map(|(name, value)| {
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            format!("--{}={text}", name.replace('_', "-"))
+        });
+        Ok(switches.collect())
+    }
 }
 
 /// The implementation that seals and opens packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AeadChoice {
     /// AVX-512 if the CPU has it, otherwise ring
     Auto,
@@ -124,5 +157,46 @@ impl From<AeadChoice> for Aead {
             AeadChoice::Auto => Self::auto(),
             AeadChoice::Ring => Self::ring(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// Command line of a daemon.
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: TunnelOptions,
+    }
+
+    #[test]
+    fn options_survive_their_way_to_another_process_and_to_another_version() {
+        let given = [
+            "convoy",
+            "--gso=off",
+            "--tun-offload=on",
+            "--udp-gro=off",
+            "--aead=ring",
+            "--batch=7",
+            "--clamp-mss=on",
+            "--log-format=json",
+        ];
+        let Line { options } = Line::parse_from(given);
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(
+            serde_json::from_str::<TunnelOptions>(&text).unwrap(),
+            options
+        );
+        let switches = options.switches().unwrap();
+        assert_eq!(switches.len(), given.len() - 1);
+        let line = ["convoy".to_owned()].into_iter().chain(switches);
+        assert_eq!(Line::parse_from(line).options, options);
+        let newer = text.replacen('{', "{\"faster\":true,", 1);
+        let error = serde_json::from_str::<TunnelOptions>(&newer).unwrap_err();
+        assert!(error.to_string().contains("`faster`"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 //! shutdown.
 //!
 //! 1. [`start`] opens the device and the sockets, gives up all privileges that it no longer needs, and runs the tunnel.
+//!    [`start_supervised`] gets them from a supervisor.
 //! 2. [`supervised`] is its side of the supervisor that has started it, with what the two tell each other.
 //! 3. [`capture`] records its packets; [`places`] are the files by which others find it.
 //!
@@ -39,12 +40,16 @@ use nix::sys::signal::{SIGINT, SIGTERM, SigSet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info, warn};
 
-use args::{DaemonArgs, DeviceName};
+use args::{DaemonArgs, DeviceName, TunnelOptions};
 use resources::{Resources, Watched};
-use supervised::{Consenting, Supervised, privileges::SupervisorsPrivileges};
+use supervised::{
+    Consenting, Supervised,
+    privileges::SupervisorsPrivileges,
+    start::{HandedOver, Start},
+};
 
 /// The environment variables of the descriptors that a daemon takes over.
-pub const HANDED_OVER: [&str; 3] = ["WG_TUN_FD", "WG_UAPI_FD", supervised::LISTENER];
+pub const HANDED_OVER: [&str; 2] = ["WG_TUN_FD", "WG_UAPI_FD"];
 
 /// Time limit for the threads to end after they are asked to.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -72,12 +77,35 @@ pub trait Metrics: Args {
 
 /// Starts the daemon for `interface` in the background, or runs it here until it ends.
 pub fn start<M: Metrics>(interface: &DeviceName, args: &DaemonArgs<M>) -> anyhow::Result<()> {
-    let mut parent = Parent::detach()?;
+    let parent = Parent::detach()?;
     if parent.is_none() && !args.foreground {
         return background::start(background::Output::Log);
     }
-    let outcome = logging::init(args.log_format, Some(interface.as_str()))
-        .and_then(|()| run(interface, args, &mut parent));
+    log_and_run(interface, &args.options, Some(&args.metrics), None, parent)
+}
+
+/// Becomes the process of a supervisor's tunnel `interface`, and runs it until it ends. Reports to the supervisor when
+/// it is ready, or why it is not.
+pub fn start_supervised<M: Metrics>(
+    interface: &DeviceName,
+    start: &Start,
+    handed_over: HandedOver,
+    supervisor: Parent,
+) -> anyhow::Result<()> {
+    let given = Some((start, handed_over));
+    // The supervisor serves its metrics.
+    log_and_run::<M>(interface, &start.options, None, given, Some(supervisor))
+}
+
+fn log_and_run<M: Metrics>(
+    interface: &DeviceName,
+    options: &TunnelOptions,
+    metrics: Option<&M>,
+    given: Option<(&Start, HandedOver)>,
+    mut parent: Option<Parent>,
+) -> anyhow::Result<()> {
+    let outcome = logging::init(options.log_format, Some(interface.as_str()))
+        .and_then(|()| run(interface, options, metrics, given, &mut parent));
     if let (Err(error), Some(parent)) = (&outcome, parent) {
         parent.fail(error);
     }
@@ -86,7 +114,9 @@ pub fn start<M: Metrics>(interface: &DeviceName, args: &DaemonArgs<M>) -> anyhow
 
 fn run<M: Metrics>(
     interface: &DeviceName,
-    args: &DaemonArgs<M>,
+    options: &TunnelOptions,
+    metrics: Option<&M>,
+    given: Option<(&Start, HandedOver)>,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     forbid_core_dumps();
@@ -94,15 +124,18 @@ fn run<M: Metrics>(
     Interrupted::postpone()?;
     let mut files = RemovedAtEnd::default();
     panics::end_process(OwnFiles::default());
-    let metrics = args.metrics.listen()?;
+    let metrics = metrics.map(M::listen).transpose()?.flatten();
     let metrics_file = metrics.as_ref().and_then(M::file);
     files.0.add(metrics_file.cloned());
-    let resources = Resources::acquire(interface, args)?;
+    let resources = match given {
+        Some((start, handed_over)) => Resources::handed_over(interface, start, handed_over)?,
+        None => Resources::acquire(interface, options.tun_offload)?,
+    };
     files.0.add(resources.own_socket_file());
     // Before there is another thread.
     files.0.hand_over(confine::confine_to_removing)?;
     panics::end_process(files.0.clone());
-    match resources.supervisors {
+    match resources.supervision {
         Some(_) => confine::confine_supervised()?,
         None => confine::confine()?,
     }
@@ -111,7 +144,7 @@ fn run<M: Metrics>(
         .enable_all()
         .build()
         .context("cannot start the main thread's runtime")?;
-    let outcome = runtime.block_on(serve(resources, metrics, args, parent));
+    let outcome = runtime.block_on(serve::<M>(resources, metrics, options, parent));
     // Do not wait for tasks that wait for the data path or compute keys.
     runtime.shutdown_background();
     outcome
@@ -131,26 +164,27 @@ impl Drop for RemovedAtEnd {
 async fn serve<M: Metrics>(
     resources: Resources,
     metrics: Option<M::Listening>,
-    args: &DaemonArgs<M>,
+    args: &TunnelOptions,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
     let interface = resources.interface;
     let device = resources.device;
     let mut interrupted = Interrupted::new()?;
+    let supervision = resources.supervision;
     let mut options = Options {
-        awaits_configuration: resources.supervisors.is_some(),
-        has_outer: resources.supervisors.is_some() && supervised::has_outer(),
+        awaits_configuration: supervision.is_some(),
+        has_outer: supervision.as_ref().is_some_and(|it| it.has_outer),
         ..options(args)
     };
     let privileges = SupervisorsPrivileges::new();
-    if resources.supervisors.is_some() {
+    if supervision.is_some() {
         options.privileged = Arc::new(privileges.clone());
     }
     let tunnel = Tunnel::start(device.clone(), options)?;
-    let (mut supervised, questions) = match resources.supervisors {
-        Some(listener) => {
+    let (mut supervised, questions) = match supervision {
+        Some(supervision) => {
             let (ours, questions) =
-                Supervised::new(listener, tunnel.clone(), device.clone(), privileges)?;
+                Supervised::new(supervision, tunnel.clone(), device.clone(), privileges)?;
             (Some(ours), Some(questions))
         }
         None => (None, None),
@@ -211,7 +245,7 @@ async fn serve_metrics<M: Metrics>(
 }
 
 /// Returns the settings for the tunnel's threads.
-fn options<M: Args>(args: &DaemonArgs<M>) -> Options {
+fn options(args: &TunnelOptions) -> Options {
     let aead = Aead::from(args.aead);
     match aead.why_ring() {
         Some(reason @ WhyRing::SelfTestFailed) => {

@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Args;
 use convoy_process::{
     inherited_fd, name_like_the_program,
     socket::{self, SocketFile},
@@ -20,8 +19,14 @@ use nix::{
 };
 use tracing::warn;
 
-use crate::args::{DaemonArgs, DeviceName};
-use crate::{link_monitor, supervised};
+use crate::{
+    args::DeviceName,
+    link_monitor,
+    supervised::{
+        Supervision,
+        start::{HandedOver, Start},
+    },
+};
 
 /// MTU of a new interface in bytes, as in wireguard-go: fits a 1,500-byte link over IPv6.
 const DEFAULT_MTU: u16 = 1420;
@@ -34,8 +39,8 @@ pub(super) struct Resources {
     pub(super) listener: UnixListener,
     /// `None` if the UAPI socket has no file.
     pub(super) socket_file: Option<SocketFile>,
-    /// Where supervisors connect; `None` unless one has started this process.
-    pub(super) supervisors: Option<UnixListener>,
+    /// `None` unless a supervisor has started this process.
+    pub(super) supervision: Option<Supervision>,
     pub(super) watched: Watched,
 }
 
@@ -49,37 +54,48 @@ pub(super) enum Watched {
 }
 
 impl Resources {
-    pub(super) fn acquire<M: Args>(
-        interface: &DeviceName,
-        args: &DaemonArgs<M>,
-    ) -> anyhow::Result<Self> {
-        let supervisors = supervised::inherited_listener()?;
-        if supervisors.is_some() {
-            name_like_the_program();
-        }
-        let inner_mtu = supervised::inner_mtu()?;
+    /// Opens what the environment does not bring.
+    pub(super) fn acquire(interface: &DeviceName, offload: Switch) -> anyhow::Result<Self> {
         let uapi_fd = inherited_fd("WG_UAPI_FD")?;
         let device = match inherited_fd("WG_TUN_FD")? {
-            Some(fd) => {
-                adopt(fd, interface, inner_mtu).context("cannot use the device of WG_TUN_FD")?
-            }
+            Some(fd) => adopt(fd, interface, None).context("cannot use the device of WG_TUN_FD")?,
             None => {
                 if uapi_fd.is_none() {
                     // Reports the cause; the kernel would only say that the name is taken.
                     let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&wg::path(interface.as_str()), is_gone)?;
                 }
-                open(interface, args.tun_offload)?
+                open(interface, offload)?
             }
         };
-        // A supervisor has set it, and may have started this process in place of one that died.
-        if supervisors.is_none()
-            && let Err(error) = device.set_mtu(DEFAULT_MTU)
-        {
+        if let Err(error) = device.set_mtu(DEFAULT_MTU) {
             warn!("cannot set the interface's MTU: {error}");
         }
+        Self::new(device, uapi_fd, None, None)
+    }
+
+    /// Takes over what a supervisor has opened. It has set the MTU, and may have started this process in place of one
+    /// that died.
+    pub(super) fn handed_over(
+        interface: &DeviceName,
+        start: &Start,
+        [tun, uapi, supervisors]: HandedOver,
+    ) -> anyhow::Result<Self> {
+        name_like_the_program();
+        let device = adopt(tun, interface, start.inner_mtu);
+        let device = device.context("cannot use the device that the supervisor has opened")?;
+        let supervision = Supervision::new(start, supervisors)?;
+        Self::new(device, Some(uapi), Some(supervision), start.inner_mtu)
+    }
+
+    fn new(
+        device: Device,
+        uapi: Option<OwnedFd>,
+        supervision: Option<Supervision>,
+        inner_mtu: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let interface = device.name().context("cannot read the interface's name")?;
-        let (listener, socket_file) = match uapi_fd {
+        let (listener, socket_file) = match uapi {
             Some(fd) => wg::adopt(fd)?,
             None => {
                 let (listener, file) = socket::bind(&wg::path(&interface))?;
@@ -91,7 +107,7 @@ impl Resources {
             interface,
             listener,
             socket_file,
-            supervisors,
+            supervision,
             watched: match inner_mtu {
                 Some(mtu) => Watched::Not { mtu },
                 None => Watched::From {
@@ -103,7 +119,7 @@ impl Resources {
 
     /// The socket file that this process removes at its end; a supervisor removes its own.
     pub(super) fn own_socket_file(&self) -> Option<SocketFile> {
-        match self.supervisors {
+        match self.supervision {
             Some(_) => None,
             None => self.socket_file.clone(),
         }

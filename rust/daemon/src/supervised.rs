@@ -6,10 +6,10 @@
 //!                   ◀── Hello, with the TUN and a socket for what needs privileges ([`privileges`])
 //!                   ◀── Asks, Changed, Handshake, Moved, Ended
 //!                   ──▶ Answers, Follow, Handshake, Stop
-//! ``` The supervisor has made the listening socket and hands it over at the start (`CONVOY_SUPERVISED_FD`). It keeps
-//! its place for as long as its connection lasts. Any other process that connects and introduces itself waits for its
-//! end, then takes over as the first one did (`newcomers`). Without a supervisor, or after an invalid message, the
-//! tunnel keeps running.
+//! ```
+//! The supervisor has made the listening socket and hands it over at the start ([`start`]). It keeps its place for as
+//! long as its connection lasts. Any other process that connects and introduces itself waits for its end, then takes
+//! over as the first one did (`newcomers`). Without a supervisor, or after an invalid message, the tunnel keeps running.
 
 mod key;
 mod newcomers;
@@ -17,30 +17,23 @@ pub mod outer;
 pub mod privileges;
 pub mod protocol;
 mod questions;
+pub mod start;
 
 use std::{
     collections::VecDeque,
-    env,
     future::pending,
     io,
     ops::ControlFlow,
-    os::{fd::AsFd, unix::net::UnixListener},
+    os::fd::AsFd,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
-use convoy_process::{
-    inherited_fd,
-    message::{Connection, Lost},
-};
+use convoy_process::message::{Connection, Lost};
 use convoy_proto::config::{Directs, PublicKey, Relay};
 use convoy_tun::Device;
 use convoy_tunnel::{Closed, Outcome, Outer, PeerEvent, Tunnel};
-use nix::{
-    sys::socket::{Backlog, getsockopt, listen, sockopt},
-    unistd::Pid,
-};
+use nix::unistd::Pid;
 use tokio::{
     net::UnixStream,
     sync::{Notify, mpsc},
@@ -54,52 +47,13 @@ use protocol::{Key, ToSupervisor, ToTunnel};
 pub use questions::Consenting;
 pub(crate) use questions::Questions;
 use questions::{MAX_QUESTIONS, Question, Supervisor};
-
-/// Names the descriptor of the listening socket; set only by the supervisor.
-pub(crate) const LISTENER: &str = "CONVOY_SUPERVISED_FD";
-
-/// Set for a tunnel that must end with its supervisor.
-pub const ENDS_WITH_SUPERVISOR: &str = "CONVOY_ENDS_WITH_SUPERVISOR";
-
-/// Set to the MTU in bytes for a tunnel whose interface is in another network namespace, or a stack in user space.
-pub const INNER_MTU: &str = "CONVOY_INNER_MTU";
+pub(crate) use start::Supervision;
 
 /// Time limit for the last message.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
 /// Pause when the process is out of file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
-
-/// Set for an inner tunnel: nothing leaves before its supervisor has configured the outer one.
-pub const HAS_OUTER: &str = "CONVOY_HAS_OUTER";
-
-/// The listening socket for supervisors, if a supervisor has started this process.
-pub(crate) fn inherited_listener() -> anyhow::Result<Option<UnixListener>> {
-    let Some(fd) = inherited_fd(LISTENER)? else {
-        return Ok(None);
-    };
-    let is_listening = getsockopt(&fd, sockopt::AcceptConn).unwrap_or(false);
-    ensure!(is_listening, "{LISTENER} is not a listening socket");
-    // Clients learn this process's number from the kernel rather than that of the supervisor, which called listen(2)
-    // first.
-    listen(&fd, Backlog::MAXCONN).with_context(|| format!("cannot listen on {LISTENER}"))?;
-    Ok(Some(UnixListener::from(fd)))
-}
-
-/// The MTU of an interface that this process cannot watch, if a supervisor has made it.
-pub(crate) fn inner_mtu() -> anyhow::Result<Option<u16>> {
-    let Some(mtu) = env::var_os(INNER_MTU) else {
-        return Ok(None);
-    };
-    let mtu = mtu.to_str().and_then(|mtu| mtu.parse().ok());
-    mtu.map(Some)
-        .with_context(|| format!("{INNER_MTU} is not an MTU"))
-}
-
-/// Whether this tunnel has an outer one.
-pub(crate) fn has_outer() -> bool {
-    env::var_os(HAS_OUTER).is_some()
-}
 
 /// The part of a tunnel that a supervisor follows and sets.
 pub(crate) trait Handshakes {
@@ -164,8 +118,9 @@ pub(crate) struct Supervised<T> {
     /// The latest questions without an answer, oldest first: at most [`MAX_QUESTIONS`].
     waiting: VecDeque<(u64, Question)>,
     last_id: u64,
-    /// Whether the tunnel ends once a supervisor is lost.
-    ends_with_supervisor: bool,
+    /// As in [`Start`](start::Start), both.
+    outlives_supervisor: bool,
+    has_outer: bool,
 }
 
 /// An event that [`Supervised::serve`] reacts to.
@@ -186,15 +141,15 @@ enum Event {
 impl<T: Handshakes> Supervised<T> {
     /// Also returns the handle for questions of UAPI clients; call it within a tokio runtime.
     pub(crate) fn new(
-        listener: UnixListener,
+        supervision: Supervision,
         tunnel: T,
         device: Device,
         privileges: SupervisorsPrivileges,
     ) -> io::Result<(Self, Questions)> {
-        listener.set_nonblocking(true)?;
+        supervision.listener.set_nonblocking(true)?;
         let (questions, receiver, supervisor) = Questions::new();
         let ours = Self {
-            listener: tokio::net::UnixListener::from_std(listener)?,
+            listener: tokio::net::UnixListener::from_std(supervision.listener)?,
             tunnel,
             device,
             privileges,
@@ -205,7 +160,8 @@ impl<T: Handshakes> Supervised<T> {
             newcomers: Newcomers::default(),
             waiting: VecDeque::new(),
             last_id: 0,
-            ends_with_supervisor: env::var_os(ENDS_WITH_SUPERVISOR).is_some(),
+            outlives_supervisor: supervision.outlives_supervisor,
+            has_outer: supervision.has_outer,
         };
         Ok((ours, questions))
     }
@@ -258,7 +214,7 @@ impl<T: Handshakes> Supervised<T> {
             Event::Received(ToTunnel::Stop) => return ControlFlow::Break(()),
             Event::Received(message) => self.obey(message).await,
             Event::Newcomer | Event::Flushed => {}
-            Event::Lost(_) if self.ends_with_supervisor => return ControlFlow::Break(()),
+            Event::Lost(_) if !self.outlives_supervisor => return ControlFlow::Break(()),
             Event::Lost(reason) => self.lose(&reason).await,
             Event::Asked(question) => self.ask(question).await,
             Event::Changed => self.tell(&ToSupervisor::Changed).await,
@@ -276,7 +232,7 @@ impl<T: Handshakes> Supervised<T> {
             let hello = ToSupervisor::Hello {
                 version: protocol::BUILD.to_owned(),
                 interface: self.device.name().unwrap_or_default(),
-                has_outer: has_outer(),
+                has_outer: self.has_outer,
             };
             let line = match self.privileges.another() {
                 Ok(line) => line,

@@ -2,8 +2,7 @@
 //!
 //! 1. [`KeptTunnel`] starts a process, takes over one that a dead supervisor left, and decides when to start another.
 //! 2. [`tunnel`] is one process: it is configured, asked and ended.
-//! 3. [`privileges`] is the hidden step in between: it becomes the daemon with the descriptors that a supervisor hands
-//!    over.
+//! 3. [`privileges`] is the hidden command: it becomes the daemon with what a supervisor hands over.
 //!
 //! Supervisors call it, as root and without, and whoever asks a running tunnel. It changes no route, rule, name server
 //! or firewall of the host, reads no configuration, and decides nothing about peers.
@@ -30,11 +29,11 @@ use std::{
 use anyhow::Context;
 use convoy_config::InterfaceName;
 use convoy_daemon::{
+    args::TunnelOptions,
     places::{self, Sockets},
-    supervised::protocol::BUILD,
+    supervised::{protocol::BUILD, start::Start},
 };
 use convoy_lifecycle::{Effect, Event, KillSwitch};
-use convoy_metrics::DaemonArgs;
 use convoy_process::socket::{self, ENDING_PAUSE, ENDING_TIME};
 use convoy_tun::Device;
 use nix::unistd::Pid;
@@ -85,12 +84,9 @@ impl KeptEvent {
 #[derive(Debug)]
 pub struct KeptTunnel {
     name: InterfaceName,
-    args: DaemonArgs,
+    /// Settings of the next process.
+    settings: Start,
     sockets: Sockets,
-    outlives_supervisor: bool,
-    inner_mtu: Option<u16>,
-    /// Whether it has an outer tunnel.
-    has_outer: bool,
     /// The interface's descriptor. While it is open, the interface outlives its process, unless it is deleted.
     tun: OwnedFd,
     /// Whether the interface was recreated and the host is not set up for it yet.
@@ -112,14 +108,12 @@ impl KeptTunnel {
     /// Creates the interface and starts a process for it.
     pub async fn start(
         name: &InterfaceName,
-        args: &DaemonArgs,
+        options: &TunnelOptions,
         has_outer: bool,
     ) -> anyhow::Result<Self> {
-        let tun = make(name, args)?;
-        let tunnel = Self {
-            has_outer,
-            ..Self::new(name, args, tun, None)
-        };
+        let tun = make(name, options)?;
+        let mut tunnel = Self::new(name, options, tun, None);
+        tunnel.settings.has_outer = has_outer;
         tunnel.begin().await
     }
 
@@ -129,15 +123,13 @@ impl KeptTunnel {
         tun: OwnedFd,
         mtu: u16,
         name: &InterfaceName,
-        args: &DaemonArgs,
+        options: &TunnelOptions,
         sockets: Sockets,
     ) -> anyhow::Result<Self> {
-        let tunnel = Self {
-            sockets,
-            outlives_supervisor: false,
-            inner_mtu: Some(mtu),
-            ..Self::new(name, args, tun, None)
-        };
+        let mut tunnel = Self::new(name, options, tun, None);
+        tunnel.sockets = sockets;
+        tunnel.settings.outlives_supervisor = false;
+        tunnel.settings.inner_mtu = Some(mtu);
         tunnel.begin().await
     }
 
@@ -149,31 +141,33 @@ impl KeptTunnel {
     /// Takes over a process that an earlier supervisor left; `None` if there is none.
     pub async fn adopt(
         name: &InterfaceName,
-        args: &DaemonArgs,
+        options: &TunnelOptions,
         has_outer: bool,
     ) -> anyhow::Result<Option<Self>> {
         let Some(adopted) = adopt(name).await? else {
             return Ok(None);
         };
-        Ok(Some(Self {
-            has_outer,
-            ..Self::new(name, args, adopted.tun, Some(adopted.process))
-        }))
+        let mut tunnel = Self::new(name, options, adopted.tun, Some(adopted.process));
+        tunnel.settings.has_outer = has_outer;
+        Ok(Some(tunnel))
     }
 
     fn new(
         name: &InterfaceName,
-        args: &DaemonArgs,
+        options: &TunnelOptions,
         tun: OwnedFd,
         process: Option<TunnelProcess>,
     ) -> Self {
         Self {
             name: name.clone(),
-            args: args.clone(),
+            settings: Start {
+                options: options.clone(),
+                outlives_supervisor: true,
+                inner_mtu: None,
+                has_outer: false,
+                log: tunnel::log(),
+            },
             sockets: places::sockets(name),
-            outlives_supervisor: true,
-            inner_mtu: None,
-            has_outer: false,
             tun,
             is_interface_new: false,
             process,
@@ -211,7 +205,7 @@ impl KeptTunnel {
     /// Whether the process goes through another tunnel though it should not, or the reverse: it must get no peer.
     pub fn takes_another_way(&self) -> bool {
         let process = self.process.as_ref();
-        process.is_some_and(|it| it.has_outer() != self.has_outer)
+        process.is_some_and(|it| it.has_outer() != self.settings.has_outer)
     }
 
     /// Number of times that the process has died.
@@ -389,8 +383,8 @@ impl KeptTunnel {
 
     /// Prepares another process, with fresh sockets. Recreates the interface if it was deleted.
     fn next_process(&mut self) -> anyhow::Result<Spawn> {
-        if self.outlives_supervisor && !self.has_interface() {
-            self.tun = make(&self.name, &self.args)?;
+        if self.settings.outlives_supervisor && !self.has_interface() {
+            self.tun = make(&self.name, &self.settings.options)?;
             self.is_interface_new = true;
             warn!("The interface {} was deleted; made another one", self.name);
         }
@@ -402,14 +396,13 @@ impl KeptTunnel {
         })?;
         Ok(Spawn {
             name: self.name.clone(),
-            tun: self.tun.try_clone()?,
-            uapi: uapi.into(),
-            listener: bind(&self.sockets.supervisors)?.into(),
+            settings: self.settings.clone(),
+            descriptors: [
+                self.tun.try_clone()?,
+                uapi.into(),
+                bind(&self.sockets.supervisors)?.into(),
+            ],
             sockets: self.sockets.clone(),
-            outlives_supervisor: self.outlives_supervisor,
-            inner_mtu: self.inner_mtu,
-            has_outer: self.has_outer,
-            args: self.args.clone(),
         })
     }
 }
@@ -435,8 +428,8 @@ pub async fn adopt(name: &InterfaceName) -> anyhow::Result<Option<Adopted>> {
 }
 
 /// Creates the interface.
-fn make(name: &InterfaceName, args: &DaemonArgs) -> anyhow::Result<OwnedFd> {
-    let device = Device::open(name.as_str(), args.tun_offload)?;
+fn make(name: &InterfaceName, options: &TunnelOptions) -> anyhow::Result<OwnedFd> {
+    let device = Device::open(name.as_str(), options.tun_offload)?;
     let tun = device.as_fd().try_clone_to_owned();
     tun.context("cannot duplicate the interface's descriptor")
 }

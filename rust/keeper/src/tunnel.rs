@@ -39,8 +39,8 @@ use tracing::{debug, error, warn};
 pub use convoy_uapi::listing::{RunningDevice, RunningPeer};
 pub use event::TunnelEvent;
 pub use process::Process;
-pub use spawn::{STEP, arguments};
-pub(crate) use spawn::{Spawn, Step};
+pub use spawn::STEP;
+pub(crate) use spawn::{Spawn, log};
 
 use privileges::Lent;
 use process::{ENDING_TIME, Starting};

@@ -1,27 +1,60 @@
 //! `convoy IFACE` returns once the daemon is ready; the daemon keeps running in the background.
 //!
-//! Threads do not survive a fork, so the program starts itself again. The new process gets the
-//! write end of a pipe as its standard input and reports there once: either the single byte
-//! [`READY`] or an error message.
+//! Threads do not survive a fork, so the program starts itself again. The new process gets a socket as its standard
+//! input and sends one [`Report`] there.
 
 use std::{
-    env,
+    env, fmt,
     fs::File,
-    io::{self, Read, Write},
-    os::fd::AsFd,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     process::{self, Command, Stdio},
 };
 
 use anyhow::{Context, bail};
 use nix::{errno::Errno, unistd};
+use serde::{Deserialize, Serialize};
 
-use crate::logging;
+use crate::{
+    logging,
+    message::{self, Message},
+};
 
 /// Set in the environment of the process that [`start`] starts.
 pub const MARKER: &str = "CONVOY_BACKGROUND";
 
-/// Reported once the daemon is ready; no error message begins with it.
-pub const READY: u8 = 0;
+/// Longest reason in a [`Report`], in bytes; the rest is cut off.
+const MAX_REASON: usize = 64 << 10;
+
+/// The report of a process that is starting.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Report {
+    /// It has started.
+    Ready,
+    /// It ends.
+    Failed {
+        /// In words.
+        reason: String,
+    },
+}
+
+impl Message for Report {
+    /// Longest report in bytes: each byte of a reason may become `\u0000`.
+    const MAX_BYTES: usize = 8 * MAX_REASON;
+}
+
+impl Report {
+    /// Reports this error.
+    pub fn failed(error: impl fmt::Display) -> Self {
+        let mut reason = format!("{error:#}");
+        reason.truncate(reason.floor_char_boundary(MAX_REASON));
+        Self::Failed { reason }
+    }
+}
 
 /// Whether the process in the background writes to the caller's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +68,7 @@ pub enum Output {
 /// Starts this program again with the same arguments and waits until it is ready.
 pub fn start(output: Output) -> anyhow::Result<()> {
     let program = env::current_exe().context("cannot find this program's executable")?;
-    let (mut reader, writer) = io::pipe()?;
+    let (ours, theirs) = UnixStream::pair()?;
     let inherited = |wanted| match wanted {
         true => Stdio::inherit(),
         false => Stdio::null(),
@@ -45,31 +78,26 @@ pub fn start(output: Output) -> anyhow::Result<()> {
     command
         .args(env::args_os().skip(1))
         .env(MARKER, "1")
-        .stdin(writer)
+        .stdin(OwnedFd::from(theirs))
         .stdout(inherited(has_log))
         .stderr(inherited(has_log || output == Output::UntilReady));
     let mut child = command.spawn().context("cannot start the daemon")?;
-    // It holds the write end; the pipe closes with the daemon only if nobody else does.
+    // It holds the other end of the socket, which closes with the daemon only if nobody else does.
     drop(command);
-
-    let mut outcome = Vec::new();
-    let mut byte = [0];
-    while reader.read(&mut byte)? > 0 {
-        if byte[0] == READY {
-            return Ok(());
-        }
-        outcome.push(byte[0]);
+    let report = message::receive(&ours);
+    if let Ok((Report::Ready, _)) = report {
+        return Ok(());
     }
     let status = child.wait()?;
-    if outcome.is_empty() {
-        bail!("the daemon ended before it was ready ({status})");
+    match report {
+        Ok((Report::Failed { reason }, _)) => bail!("{reason}"),
+        _ => bail!("the daemon ended before it was ready ({status})"),
     }
-    bail!("{}", String::from_utf8_lossy(&outcome));
 }
 
-/// Reports to the process that waits in [`start`].
+/// Sends the [`Report`] to the process that has started this one.
 #[derive(Debug)]
-pub struct Parent(File);
+pub struct Parent(UnixStream);
 
 impl Parent {
     /// Leaves the caller's session and directory if [`start`] started this process.
@@ -77,7 +105,11 @@ impl Parent {
         if env::var_os(MARKER).is_none() {
             return Ok(None);
         }
-        let pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Self::of(io::stdin().as_fd().try_clone_to_owned()?.into()).map(Some)
+    }
+
+    /// Leaves the session and directory of the process at the other end, and standard input.
+    pub fn of(socket: UnixStream) -> anyhow::Result<Self> {
         unistd::dup2_stdin(File::open("/dev/null")?)?;
         match unistd::setsid() {
             // A service manager has given this process a session of its own.
@@ -85,23 +117,39 @@ impl Parent {
             Err(errno) => return Err(errno.into()),
         }
         env::set_current_dir("/")?;
-        Ok(Some(Self(pipe)))
+        Ok(Self(socket))
     }
 
     /// Lets the parent return.
     ///
     /// # Errors
     /// If the parent is gone: its caller has given up.
-    pub fn ready(mut self) -> anyhow::Result<()> {
-        self.0
-            .write_all(&[READY])
+    pub fn ready(self) -> anyhow::Result<()> {
+        message::send(&self.0, &Report::Ready, &[])
             .context("the process that started the daemon is gone")
     }
 
     /// Ends this process and has the parent report the error.
-    pub fn fail(mut self, error: &anyhow::Error) -> ! {
+    pub fn fail(self, error: impl fmt::Display) -> ! {
         // If the parent is gone, nobody is left to report to.
-        let _ = write!(self.0, "{error:#}");
+        let _ = message::send(&self.0, &Report::failed(error), &[]);
         process::exit(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_reason_is_cut_and_fits() {
+        for letter in ["\0", "ö", "€"] {
+            let report = Report::failed(letter.repeat(MAX_REASON + 1));
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let sent =
+                std::thread::spawn(move || message::send(&ours, &report, &[]).map(|()| report));
+            let (received, _) = message::receive::<Report>(&theirs).unwrap();
+            assert_eq!(received, sent.join().unwrap().unwrap());
+        }
     }
 }

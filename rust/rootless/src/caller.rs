@@ -3,11 +3,11 @@
 use std::{future::pending, path::PathBuf, sync::Arc};
 
 use convoy_config::{Config, Forwarding};
+use convoy_daemon::args::TunnelOptions;
 use convoy_keeper::tunnel::Process;
-use convoy_metrics::DaemonArgs;
-use convoy_process::{background::Parent, terminal::Terminal};
+use convoy_process::{background::Parent, message::Connection, terminal::Terminal};
 use convoy_supervision::Work;
-use tokio::{net::UnixStream, runtime::Handle};
+use tokio::runtime::Handle;
 
 use super::{args::EngineChoice, gateway};
 
@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
     /// The configuration's absolute path.
     pub(crate) path: PathBuf,
     pub(crate) config: Config,
-    pub(crate) daemon: DaemonArgs,
+    pub(crate) options: TunnelOptions,
     pub(crate) engine: EngineChoice,
     /// Listeners of the file and of the command line.
     pub(crate) forwardings: Vec<Forwarding>,
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) enum Caller<'a> {
     /// The first command inside; the tunnel ends with the last one.
-    Command(UnixStream, Arc<Process>),
+    Command(Connection, Arc<Process>),
     /// `convoy up`; the tunnel lasts until it is taken down. `None` in the foreground.
     Terminal(&'a mut Option<Parent>),
 }

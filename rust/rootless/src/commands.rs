@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use convoy_keeper::tunnel::Process;
-use nix::unistd::Pid;
-use tokio::{net::UnixStream, task::JoinSet, time::sleep};
+use convoy_process::message::Connection;
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{engine::Engine, meeting};
 
@@ -21,9 +21,8 @@ pub(super) const DELIVERY_TIME: Duration = Duration::from_secs(10);
 const DELIVERY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The process at the other end.
-pub(crate) fn process_of(command: &UnixStream) -> anyhow::Result<Arc<Process>> {
-    let pid = command.peer_cred()?.pid().context("no process asks")?;
-    let process = Process::of_other(Pid::from_raw(pid));
+pub(crate) fn process_of(command: &Connection) -> anyhow::Result<Arc<Process>> {
+    let process = Process::of_other(command.process().context("no process asks")?);
     process.map(Arc::new).context("cannot watch the command")
 }
 
@@ -50,11 +49,11 @@ impl Commands {
     /// Hands a command the namespaces, and waits for its end from now on.
     pub(super) async fn admit(
         &mut self,
-        command: &UnixStream,
+        command: &mut Connection,
         process: Arc<Process>,
         engine: &Engine,
     ) -> anyhow::Result<()> {
-        let admitted = match engine.spaces() {
+        let spaces = match engine.spaces() {
             _ if self.running.len() >= MAX_COMMANDS => {
                 Err(format!("{MAX_COMMANDS} commands run already"))
             }
@@ -64,13 +63,8 @@ impl Commands {
                 engine.name()
             )),
         };
-        match admitted {
-            Ok(spaces) => meeting::admit(command, spaces).await?,
-            Err(reason) => {
-                meeting::refuse(command, &reason);
-                bail!(reason);
-            }
-        }
+        meeting::answer(command, &spaces).await?;
+        spaces.map_err(anyhow::Error::msg)?;
         self.running.spawn(async move { process.ended().await });
         Ok(())
     }

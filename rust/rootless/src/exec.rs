@@ -23,19 +23,27 @@ use std::{
     convert::Infallible,
     env,
     fs::File,
-    io::{self, Write as _},
+    io,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{self as processes, Command, ExitCode, Stdio},
 };
 
 use anyhow::Context;
+use convoy_daemon::args::TunnelOptions;
 use convoy_desired::reading;
-use convoy_keeper::tunnel::arguments;
-use convoy_process::{self as process, logging, own_files::OwnFiles, panics, terminal::Terminal};
+use convoy_process::{
+    self as process,
+    background::Report,
+    logging,
+    message::{self, Connection},
+    own_files::OwnFiles,
+    panics,
+    terminal::Terminal,
+};
 use nix::unistd::{ForkResult, dup2_stdin, fork, setsid};
 
 use crate::{Caller, Purpose, Wanted, args::EngineChoice, process_of};
@@ -72,6 +80,7 @@ fn start(args: &ExecArgs) -> anyhow::Result<UnixStream> {
     let file: PathBuf = std::path::absolute(convoy_config::path_of(&args.file))
         .context("cannot find the working directory")?;
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
+    message::send(&ours, &args.daemon.options, &[]).context("cannot pass the options on")?;
     let output = match logging::is_requested() {
         true => Stdio::inherit(),
         false => Stdio::null(),
@@ -79,9 +88,7 @@ fn start(args: &ExecArgs) -> anyhow::Result<UnixStream> {
     let mut command = Command::new(process::PROGRAM);
     command
         .arg0(env::args_os().next().unwrap_or_else(|| "convoy".into()))
-        .arg(EXEC_SUPERVISOR)
-        .args(arguments(&args.daemon))
-        .arg("--")
+        .args([EXEC_SUPERVISOR, "--"])
         .arg(file)
         .stdin(OwnedFd::from(theirs))
         .stdout(output);
@@ -109,23 +116,24 @@ pub fn supervise(args: &ExecSupervisorArgs) -> anyhow::Result<()> {
     process::bound_freed_memory();
     process::name_like_the_program();
     panics::end_process(OwnFiles::default());
-    let mut command = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let command = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     dup2_stdin(File::open("/dev/null")?)?;
+    let (options, _) = message::receive(&command).context("this is a step of `convoy exec`")?;
     let ours = command.try_clone()?;
-    let outcome = serve(args, ours);
+    let outcome = serve(&args.file, options, ours);
     if let Err(error) = &outcome {
         // The command already has the namespaces, has gone, or has been given the reason why there are none.
-        let _ = write!(command, "{error:#}");
+        let _ = message::send(&command, &Report::failed(error), &[]);
         processes::exit(1);
     }
     outcome
 }
 
-fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
+fn serve(file: &Path, options: TunnelOptions, command: UnixStream) -> anyhow::Result<()> {
     if logging::is_requested() {
-        logging::init(args.daemon.log_format, None)?;
+        logging::init(options.log_format, None)?;
     }
-    let config = reading::read(&args.file)?;
+    let config = reading::read(file)?;
     crate::refuse_via(&config)?;
     crate::warn(&config, Purpose::Command);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -134,8 +142,8 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
         .context("cannot start the runtime")?;
     let wanted = Wanted {
         config,
-        path: args.file.clone(),
-        daemon: args.daemon.clone(),
+        path: file.to_owned(),
+        options,
         engine: EngineChoice::Namespace,
         forwardings: Vec::new(),
         gateway: None,
@@ -147,7 +155,7 @@ fn serve(args: &ExecSupervisorArgs, command: UnixStream) -> anyhow::Result<()> {
     env::set_current_dir("/").context("cannot leave the working directory")?;
     let outcome = runtime.block_on(async {
         command.set_nonblocking(true)?;
-        let command = tokio::net::UnixStream::from_std(command)?;
+        let command = Connection::new(tokio::net::UnixStream::from_std(command)?);
         let process = process_of(&command)?;
         crate::run(wanted, Caller::Command(command, process)).await
     });

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::bail;
 use convoy_config::{Config, Table};
+use convoy_daemon::args::TunnelOptions;
 use convoy_desired::configured_mark;
 use convoy_endpoints::has_directs;
-use convoy_metrics::DaemonArgs;
 use convoy_namespace::{Files, Settings};
 use nix::unistd::geteuid;
 
@@ -31,14 +31,14 @@ pub(crate) enum Purpose {
 }
 
 /// Returns the settings inside; `sockets`, the directory of the tunnel's sockets, is hidden there.
-pub(super) fn settings(config: &Config, daemon: &DaemonArgs, sockets: &Path) -> Settings {
+pub(super) fn settings(config: &Config, options: &TunnelOptions, sockets: &Path) -> Settings {
     let it = &config.interface;
     let allowed = config.peers.iter().flat_map(|peer| &peer.allowed_ips);
     let routes = allowed.map(|it| (it.address(), it.length()));
     let has_routes = it.table.as_ref().is_none_or(|it| it.value != Table::Off);
     Settings {
         interface: config.name.to_string(),
-        offload: daemon.tun_offload,
+        offload: options.tun_offload,
         addresses: it
             .addresses
             .iter()

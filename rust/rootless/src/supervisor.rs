@@ -5,7 +5,7 @@ use std::{future::poll_fn, io, path::PathBuf, pin::pin, sync::Arc, time::SystemT
 use anyhow::Context;
 use convoy_lifecycle::Ending;
 use convoy_network::relay::{DEFAULT_BUFFER, Method, Relay};
-use convoy_process::{background::Parent, logging};
+use convoy_process::{background::Parent, logging, message::Connection};
 use convoy_report::Condition;
 use convoy_status::{line, seconds};
 use convoy_supervision::notify;
@@ -50,9 +50,11 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Starts the engine, the tunnel and the listeners. May be cancelled.
     pub(super) async fn bring_up(wanted: Wanted, sockets: Sockets) -> anyhow::Result<Self> {
-        let Wanted { config, daemon, .. } = wanted;
+        let Wanted {
+            config, options, ..
+        } = wanted;
         let counters = signal(SignalKind::user_defined1()).context("cannot listen to signals")?;
-        let mut settings = settings::settings(&config, &daemon, sockets.directory());
+        let mut settings = settings::settings(&config, &options, sockets.directory());
         settings.is_gateway = wanted.gateway.is_some();
         let mut engine = Engine::start(wanted.engine, &settings, &config)?;
         for warning in engine.warnings() {
@@ -63,7 +65,8 @@ impl Supervisor {
             }
         }
         let network = engine.network(&config).context("cannot look names up")?;
-        let tunnel = Tunnel::start(config, &engine, settings.mtu, &daemon, &sockets.tunnel).await?;
+        let tunnel =
+            Tunnel::start(config, &engine, settings.mtu, &options, &sockets.tunnel).await?;
         let Wanted {
             forwardings,
             buffer,
@@ -119,8 +122,10 @@ impl Supervisor {
     /// Reports to the caller that the tunnel is ready.
     pub(super) async fn tell(&mut self, caller: Caller<'_>) -> anyhow::Result<()> {
         match caller {
-            Caller::Command(command, process) => {
-                self.commands.admit(&command, process, &self.engine).await
+            Caller::Command(mut command, process) => {
+                self.commands
+                    .admit(&mut command, process, &self.engine)
+                    .await
             }
             Caller::Terminal(parent) => {
                 self.lasts = true;
@@ -155,9 +160,11 @@ impl Supervisor {
 
     pub(super) async fn on_command(&mut self, command: io::Result<UnixStream>) {
         let admitted = async {
-            let command = command?;
+            let mut command = Connection::new(command?);
             let process = process_of(&command)?;
-            self.commands.admit(&command, process, &self.engine).await
+            self.commands
+                .admit(&mut command, process, &self.engine)
+                .await
         };
         if let Err(error) = admitted.await {
             warn!("cannot admit a command: {error:#}");

@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use convoy_config::Config;
-use convoy_daemon::places::Sockets;
+use convoy_daemon::{args::TunnelOptions, places::Sockets};
 use convoy_desired::{configured_mark, whole};
 use convoy_endpoints::Addresses;
 use convoy_keeper::{KeptEvent, KeptTunnel, tunnel::TunnelEvent};
 use convoy_lifecycle::Effect;
-use convoy_metrics::DaemonArgs;
 use convoy_proto::{Outcome, config::DeviceUpdate};
 use convoy_report::Report;
 use convoy_status::Known;
@@ -32,12 +31,12 @@ impl Tunnel {
         config: Config,
         engine: &Engine,
         mtu: u16,
-        args: &DaemonArgs,
+        options: &TunnelOptions,
         sockets: &Sockets,
     ) -> anyhow::Result<Self> {
         let mark = configured_mark(&config).filter(|_| geteuid().is_root());
         let device = engine.device()?;
-        let kept = KeptTunnel::over(device, mtu, &config.name, args, sockets.clone()).await?;
+        let kept = KeptTunnel::over(device, mtu, &config.name, options, sockets.clone()).await?;
         let mut tunnel = Self {
             addresses: Addresses::new(&config, mark),
             config,

@@ -3,8 +3,8 @@
 use std::{path::PathBuf, thread::available_parallelism};
 
 use anyhow::{Context, anyhow};
+use convoy_daemon::args::TunnelOptions;
 use convoy_desired::reading;
-use convoy_metrics::DaemonArgs;
 use convoy_process::{background::Parent, terminal::Terminal};
 use tokio::runtime::Builder;
 
@@ -16,7 +16,7 @@ const LOOKUPS: usize = 16;
 /// Supervises a tunnel of this user until it is taken down. In the background, it reports to its parent.
 pub fn up(
     path: PathBuf,
-    daemon: &DaemonArgs,
+    options: &TunnelOptions,
     args: &UserspaceArgs,
     parent: &mut Option<Parent>,
 ) -> anyhow::Result<()> {
@@ -50,7 +50,7 @@ pub fn up(
         .context("cannot start the runtime")?;
     let wanted = Wanted {
         path,
-        daemon: daemon.clone(),
+        options: options.clone(),
         engine: args.engine,
         buffer: args.buffer.or(of_file.buffer),
         forwardings: vec![of_file, of_line],

@@ -14,7 +14,6 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use convoy_daemon::places;
 use convoy_host::owner;
-use convoy_keeper::tunnel::arguments;
 use convoy_lifecycle::State;
 use convoy_metrics::{self as metrics, LISTENER};
 use convoy_process::{background::MARKER, socket};
@@ -50,7 +49,7 @@ impl Supervisor {
         command
             .arg0(env::args_os().next().unwrap_or_else(|| "convoy".into()))
             .args(["up", "--foreground"])
-            .args(arguments(&self.daemon))
+            .args(self.daemon.options.switches()?)
             .args(metrics::arguments(&self.daemon.metrics))
             .arg("--")
             .arg(&self.path)

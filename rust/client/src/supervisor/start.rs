@@ -114,7 +114,7 @@ impl Supervisor {
 
     async fn adopted(&self) -> anyhow::Result<Option<KeptTunnel>> {
         let (name, has_outer) = (&self.config.name, self.config.via.is_some());
-        KeptTunnel::adopt(name, &self.daemon, has_outer).await
+        KeptTunnel::adopt(name, &self.daemon.options, has_outer).await
     }
 
     /// Takes over a running tunnel.
@@ -164,7 +164,7 @@ impl Supervisor {
     /// Creates the interface, then starts and configures a process for it.
     pub(super) async fn start_tunnel(&mut self) -> anyhow::Result<()> {
         let (name, has_outer) = (&self.config.name, self.config.via.is_some());
-        self.tunnel = Some(KeptTunnel::start(name, &self.daemon, has_outer).await?);
+        self.tunnel = Some(KeptTunnel::start(name, &self.daemon.options, has_outer).await?);
         self.configure(true).await
     }
 

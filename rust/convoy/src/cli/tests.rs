@@ -16,13 +16,16 @@ fn an_interface_alone_starts_the_daemon_with_every_feature() {
     assert_eq!(cli.interface.unwrap().as_str(), "wg0");
     assert!(cli.command.is_none());
     assert!(!cli.daemon.foreground);
-    assert_eq!(cli.daemon.gso, Switch::Auto);
-    assert_eq!(cli.daemon.tun_offload, Switch::Auto);
-    assert_eq!(cli.daemon.udp_gro, Switch::Auto);
-    assert_eq!(cli.daemon.aead, AeadChoice::Auto);
-    assert_eq!(cli.daemon.batch, 50);
-    assert!(!cli.daemon.clamp_mss, "wg-quick's users do not expect it");
-    assert_eq!(cli.daemon.log_format, LogFormat::Auto);
+    assert_eq!(cli.daemon.options.gso, Switch::Auto);
+    assert_eq!(cli.daemon.options.tun_offload, Switch::Auto);
+    assert_eq!(cli.daemon.options.udp_gro, Switch::Auto);
+    assert_eq!(cli.daemon.options.aead, AeadChoice::Auto);
+    assert_eq!(cli.daemon.options.batch, 50);
+    assert!(
+        !cli.daemon.options.clamp_mss,
+        "wg-quick's users do not expect it"
+    );
+    assert_eq!(cli.daemon.options.log_format, LogFormat::Auto);
 }
 
 #[test]
@@ -32,10 +35,10 @@ fn a_client_clamps_the_mss_unless_told_otherwise() {
         command => panic!("{command:?}"),
     };
     let args = up(&["up", "wg0"]);
-    assert!(args.daemon.clamp_mss && !args.daemon.foreground);
+    assert!(args.daemon.options.clamp_mss && !args.daemon.foreground);
     assert_eq!(args.file.to_str(), Some("wg0"));
     let args = up(&["up", "-f", "--clamp-mss", "off", "./wg0.conf"]);
-    assert!(!args.daemon.clamp_mss && args.daemon.foreground);
+    assert!(!args.daemon.options.clamp_mss && args.daemon.foreground);
 }
 
 #[test]
@@ -126,13 +129,13 @@ fn every_switch_is_accepted() {
                 --log-format json wg0";
     let daemon = parse(&line.split(' ').collect::<Vec<_>>()).unwrap().daemon;
     assert!(daemon.foreground);
-    assert_eq!(daemon.gso, Switch::Off);
-    assert_eq!(daemon.tun_offload, Switch::On);
-    assert_eq!(daemon.udp_gro, Switch::Off);
-    assert_eq!(daemon.aead, AeadChoice::Ring);
-    assert_eq!(daemon.batch, 1);
-    assert!(daemon.clamp_mss);
-    assert_eq!(daemon.log_format, LogFormat::Json);
+    assert_eq!(daemon.options.gso, Switch::Off);
+    assert_eq!(daemon.options.tun_offload, Switch::On);
+    assert_eq!(daemon.options.udp_gro, Switch::Off);
+    assert_eq!(daemon.options.aead, AeadChoice::Ring);
+    assert_eq!(daemon.options.batch, 1);
+    assert!(daemon.options.clamp_mss);
+    assert_eq!(daemon.options.log_format, LogFormat::Json);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::net::UnixListener},
     path::PathBuf,
     sync::Mutex,
 };
@@ -273,8 +273,13 @@ impl Bed {
         let listener = UnixListener::bind(&path).unwrap();
         let (device, kernel) = memory::pair(Offload::default(), 1420).unwrap();
         let tunnel = Fake::default();
-        let (supervised, questions) = Supervised::new(
+        let supervision = Supervision {
             listener,
+            outlives_supervisor: true,
+            has_outer: false,
+        };
+        let (supervised, questions) = Supervised::new(
+            supervision,
             tunnel.clone(),
             device,
             SupervisorsPrivileges::new(),

@@ -5,8 +5,9 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// Log format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "clap", derive(ValueEnum))]
+#[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// Text on a terminal, fields for systemd's journal, elsewhere JSON
     Auto,

@@ -64,9 +64,6 @@ pub struct ExecArgs {
 /// The arguments of the hidden `convoy exec-supervisor-process`.
 #[derive(Debug, Args)]
 pub struct ExecSupervisorArgs {
-    #[command(flatten)]
-    pub(crate) daemon: DaemonArgs,
-
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }

@@ -326,7 +326,14 @@ impl Subject {
         if supervisor.has_ended() {
             supervisor.wait().ends_with(1);
         } else {
-            world.reaches_all_behind();
+            for address in BEHIND {
+                let answers = || {
+                    goes_on();
+                    world.answers(address).then_some(())
+                };
+                let answered = eventually(DEADLINE, answers);
+                assert!(answered.is_some(), "{address} does not answer");
+            }
             let mut down = world.start(&["down", "wg0"]);
             let is_over = || {
                 goes_on();

@@ -143,7 +143,7 @@ pub(super) fn convoy(world: &World, word: &str) -> Option<Pid> {
 
 /// The tunnel process, which may be just being started.
 pub(super) fn daemon(world: &World) -> Pid {
-    eventually(DEADLINE, || convoy(world, "--gso")).unwrap()
+    eventually(DEADLINE, || convoy(world, "tunnel-process")).unwrap()
 }
 
 pub(super) fn supervisor(world: &World) -> Pid {
