@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 use turn_client_proto::{
-    stun::types::{attribute::MessageIntegrity, message::Method},
+    stun::types::{
+        attribute::{MessageIntegrity, Nonce, Realm},
+        message::Method,
+        prelude::AttributeStaticType as _,
+    },
     types::message::{ALLOCATE, CHANNEL_BIND},
 };
 
