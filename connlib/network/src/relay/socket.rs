@@ -7,6 +7,7 @@ use std::{
 };
 
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
+use rustix::io::ioctl_fionread;
 use tokio::{io::Interest, net::TcpStream};
 
 /// A connected socket.
@@ -38,6 +39,17 @@ impl Socket {
     /// Calls `write` if there may be room; `WouldBlock` says that there is not.
     pub(super) fn try_write<R>(&self, write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         self.0.try_io(Interest::WRITABLE, write)
+    }
+
+    /// Whether there is nothing to read for now: further bytes and the end wake up whoever waits.
+    ///
+    /// A splice(2) that takes less than it may does not tell: it stops in front of urgent data.
+    pub(super) fn is_drained(&self) -> bool {
+        let asked = self.try_read(|| match ioctl_fionread(self)? {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            unread => Ok(unread),
+        });
+        asked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {

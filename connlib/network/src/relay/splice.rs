@@ -153,6 +153,11 @@ async fn through(
                 if left > 0 {
                     return park(pipe, left, destination, lender, moved).await;
                 }
+                // Asking is cheaper than a splice that finds nothing.
+                if filled < size && source.is_drained() {
+                    progress = Progress::Drained;
+                    break;
+                }
             }
             Ok(Filled::Memory(bytes)) => {
                 pipe.give_back();
