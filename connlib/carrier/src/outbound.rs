@@ -17,9 +17,8 @@ pub struct Full;
 /// The bytes of whole frames, of which the socket may have taken the first.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
+    /// Whole frames: those that wait, and the sent ones before them that have not been removed yet.
     bytes: Vec<u8>,
-    /// The first of them that end a frame whose beginning has been removed.
-    tail: usize,
     sent: usize,
     dropped: u64,
 }
@@ -35,16 +34,14 @@ impl Outbound {
 
     fn append_within(&mut self, limit: usize, frame: &[u8]) -> Result<(), Full> {
         let padding = padding(frame.len());
-        if self.waiting().len() + frame.len() + padding > limit {
+        let needed = frame.len() + padding;
+        if self.bytes.len() + needed > MAX_OUTBOUND {
+            self.remove_sent();
+        }
+        let is_full = self.bytes.len() + needed > MAX_OUTBOUND;
+        if is_full || self.waiting().len() + needed > limit {
             self.refuse();
             return Err(Full);
-        }
-        if self.bytes.len() + frame.len() + padding > MAX_OUTBOUND {
-            // At most once for each time that the socket has taken something.
-            let first_end = self.ends().find(|end| *end >= self.sent);
-            self.tail = first_end.unwrap_or(self.sent) - self.sent;
-            self.bytes.drain(..self.sent);
-            self.sent = 0;
         }
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(MAX_OUTBOUND);
@@ -52,6 +49,14 @@ impl Outbound {
         self.bytes.extend_from_slice(frame);
         self.bytes.resize(self.bytes.len() + padding, 0);
         Ok(())
+    }
+
+    /// Removes the frames that the socket has taken whole.
+    fn remove_sent(&mut self) {
+        let ends = self.ends().take_while(|end| *end <= self.sent);
+        let removed = ends.last().unwrap_or(0);
+        self.bytes.drain(..removed);
+        self.sent -= removed;
     }
 
     /// Counts a frame that is dropped.
@@ -76,11 +81,7 @@ impl Outbound {
     fn ends(&self) -> impl Iterator<Item = usize> {
         let mut start = 0;
         std::iter::from_fn(move || {
-            let rest = self.bytes.get(start..)?;
-            start += match self.tail {
-                tail @ 1.. if start == 0 => tail,
-                _ => frame_len(rest).ok().flatten()?,
-            };
+            start += frame_len(self.bytes.get(start..)?).ok().flatten()?;
             Some(start)
         })
     }
@@ -90,7 +91,7 @@ impl Outbound {
         self.sent += count;
         if self.sent == self.bytes.len() {
             self.bytes.clear();
-            (self.tail, self.sent) = (0, 0);
+            self.sent = 0;
         }
     }
 }
@@ -131,16 +132,19 @@ mod tests {
         let frame = [&[0x40, 0, 0x03, 0xE5][..], &[7; 997]].concat();
         let size = frame.len().next_multiple_of(4);
         let mut waiting = 0;
-        // The buffer is made anew twice, once within a frame.
-        for step in [3 * size + 2, 0, size, 7 * size - 2] {
+        // More than the room for control messages: sent frames are removed, once while the next one is sent in part.
+        let many = RESERVED / size + 3;
+        for step in [many * size + 2, 0, size, many * size - 2] {
             while outbound.append(&frame).is_ok() {
                 waiting += size;
             }
+            assert_eq!(outbound.waiting().len(), waiting);
             assert_eq!(outbound.count(), waiting.div_ceil(size));
             outbound.advance(step);
             waiting -= step;
             assert_eq!(outbound.count(), waiting.div_ceil(size));
         }
+        assert!(outbound.bytes.capacity() <= MAX_OUTBOUND);
         outbound.advance(waiting);
         assert_eq!(outbound.count(), 0);
         outbound.append(&frame).unwrap();
@@ -150,7 +154,7 @@ mod tests {
     #[test]
     fn a_full_buffer_drops_whole_frames_and_counts_them() {
         let mut outbound = Outbound::default();
-        let frame = [0x40; 1_000];
+        let frame = [&[0x40, 0, 0x03, 0xE4][..], &[7; 996]].concat();
         let room = (MAX_OUTBOUND - RESERVED) / frame.len();
         let appended = (0..room + 3).filter(|_| outbound.append(&frame).is_ok());
         assert_eq!(appended.count(), room);

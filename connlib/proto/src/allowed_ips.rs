@@ -81,14 +81,16 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         let Some((length, _)) = longest_match(&self.table, address) else {
             return false;
         };
-        let around = Prefix::network_of(address, length);
         let has = |it: Prefix| self.table.exact_match(network(it)).is_some();
         let Some(holes) = holes_in_internet(address.is_ipv6(), has) else {
             return true;
         };
+        if length <= Prefix::LONGEST_PART {
+            return false;
+        }
+        let around = Prefix::network_of(address, length);
         let without = holes_in_internet(address.is_ipv6(), |it| Some(it) != around && has(it));
-        let is_needed = without.is_none_or(|more| more > holes);
-        length > Prefix::LONGEST_PART && !is_needed
+        without == Some(holes)
     }
 
     /// The owner of the most specific prefix that contains `address`.
@@ -233,6 +235,20 @@ mod tests {
             }
             assert_eq!(ips.has_prefix_around(peer), is_around, "{parts:?}");
         }
+    }
+
+    #[test]
+    fn a_small_part_without_which_the_internet_has_a_hole_is_around_no_address() {
+        let small = prefix("203.0.113.0", 24);
+        let whole = Prefix::default_of(false);
+        let mut ips = AllowedIps::default();
+        for part in whole.without(&[small]) {
+            ips.insert(part, 1);
+        }
+        ips.insert(small, 1);
+        assert!(!ips.has_prefix_around([203, 0, 113, 7].into()));
+        ips.insert(whole, 2);
+        assert!(ips.has_prefix_around([203, 0, 113, 7].into()));
     }
 
     #[test]

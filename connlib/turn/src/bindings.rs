@@ -1,7 +1,7 @@
 //! The channels of an allocation: asked for, kept, and let expire.
 //!
 //! A channel's number is one of the allocation as a whole, whichever of its relayed addresses it uses (RFC 8656 §12). The
-//! library numbers those of each address by themselves, so that one number would lead to two peers. Hence these.
+//! library counts separately for each address, so that one number would lead to two peers. So channels are bound here.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 

@@ -45,7 +45,7 @@ pub(crate) struct Control {
     server: Server,
     /// Families that it was made for.
     asked_for: Families,
-    /// Those that the server has neither given nor refused.
+    /// Families that the server has neither given nor refused.
     undecided: Families,
     /// Transactions of the latest requests that have no answer yet.
     asked: VecDeque<[u8; 12]>,

@@ -1,4 +1,5 @@
-//! A request of our own, beside those of the library: it is signed, repeated, and made anew for a stale nonce.
+//! Requests that this crate makes itself, beside those of the library: signed, repeated, and rewritten if the server
+//! calls their nonce stale.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -143,7 +144,7 @@ impl Request {
         }
     }
 
-    /// Writes the request anew, with the present nonce.
+    /// Rewrites the request with the server's newest nonce.
     fn renew(&mut self, auth: &mut LongTermClientAuth, now: Duration) -> Progress {
         if self.nonces == MAX_NONCES {
             return Progress::Refused(STALE_NONCE);

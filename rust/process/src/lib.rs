@@ -1,8 +1,8 @@
 //! Ground floor of processes: what each process of Convoy's needs, whatever it is for.
 //!
 //! It sets up the log, ends the process after a panic, starts it again in the background, binds Unix sockets and
-//! removes their files, passes messages and descriptors between processes, closes those that the caller left open, and enters namespaces without
-//! root.
+//! removes their files, passes messages and descriptors between processes, closes those that the caller left open, and
+//! enters namespaces without root.
 //!
 //! Every crate that runs as a process of its own may call it, and the lab. It knows no tunnel, no network and no
 //! configuration, parses no command line (the feature `clap` only lets others do so), and stands on no other crate of

@@ -4,7 +4,8 @@ use tokio::sync::mpsc;
 
 use super::model::{Event, What};
 
-/// The most events queued for one subscriber. A slow subscriber misses later events; the next one that it gets says how many.
+/// The most events queued for one subscriber. A slow subscriber misses later events; the next one that it gets says how
+/// many.
 pub const QUEUE: usize = 256;
 
 /// All subscribers; `control` bounds their number.

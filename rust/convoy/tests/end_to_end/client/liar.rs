@@ -49,7 +49,7 @@ pub(super) enum Says {
     Unasked(Vec<IpAddr>),
     /// To another question.
     Beside(Vec<IpAddr>),
-    /// That the name stands for itself.
+    /// The name stands for itself.
     Itself,
     Garbage,
     Nothing,
