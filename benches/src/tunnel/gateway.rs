@@ -39,10 +39,12 @@ const INSIDE: &str = "/var/run/inside";
 const KEEPALIVE: u16 = 25;
 /// Time limit for a user-mode network to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
-const MASQUERADE: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward
-exec \"$0\" 'table ip bench {
+/// Removes the last contender's rules as well: they track connections, which costs whoever does not masquerade, too.
+const FORWARD: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward
+exec \"$0\" 'add table ip bench; delete table ip bench'";
+const MASQUERADE: &str = "table ip bench {
     chain leaving { type nat hook postrouting priority srcnat; ip saddr 10.8.0.0/24 oifname != \"wg0\" masquerade; }
-}'";
+}";
 
 /// The namespaces besides those of the tunnel, and a user-mode network.
 pub(super) struct Gateway {
@@ -67,10 +69,6 @@ impl Gateway {
             &[SERVER_CIDR],
             ETHERNET,
         )?;
-        for gateway in [&host, &inside] {
-            let mut shell = gateway.command("sh");
-            output(shell.args(["-c", MASQUERADE]).arg(find("nft")))?;
-        }
         let bind = format!("touch {INSIDE} && exec mount --bind /proc/$0/ns/net {INSIDE}");
         let mut shell = host.command("sh");
         output(shell.args(["-c", &bind, &inside.pid().to_string()]))?;
@@ -89,13 +87,17 @@ impl Gateway {
         })
     }
 
-    /// Starts a new peer, for a gateway that starts next; returns where its agents and that of the server are.
+    /// Starts a new peer for the next gateway, which has no rules yet; returns where the agents of both ends are.
     pub(super) fn renew_peer(
         &mut self,
         bed: &mut Bed,
         convoy: &Implementation,
     ) -> anyhow::Result<[Namespace; 2]> {
         self.network = None;
+        for gateway in [&self.host, &self.inside] {
+            let mut shell = gateway.command("sh");
+            output(shell.args(["-c", FORWARD]).arg(find("nft")))?;
+        }
         bed.tunnel.left.kill_daemon()?;
         bed.tunnel.left.namespace = self.host.clone();
         let (left, right) = (bed.tunnel.left.inner_v4(), &mut bed.tunnel.right);
@@ -116,6 +118,8 @@ impl Gateway {
             self.network = Some(start(contender, &self.host, &self.inside)?);
             bed.tunnel.left.namespace = self.inside.clone();
         }
+        let gateway = &bed.tunnel.left.namespace;
+        output(gateway.command(find("nft")).arg(MASQUERADE))?;
         bed.tunnel.left.replace_daemon(convoy)?;
         let agent = |place| Agent::spawn(crate::agent::agent(place));
         bed.ends = Ends::new(agent(&peer)?, agent(&peer)?, agent(&server)?)?;
