@@ -69,8 +69,8 @@ pub(crate) enum Handled {
 pub(crate) enum Change {
     /// There is an allocation.
     Allocated(SocketAddr),
-    /// There is none of IPv4, or else of IPv6, or there is none any longer.
-    Failed(bool, Failure),
+    /// There is none of this family, or none any longer.
+    NotAllocated(AddressFamily, Failure),
     /// A peer has its channel.
     Bound(SocketAddr, ChannelNumber),
     /// A peer gets no channel, or has lost it.
@@ -174,10 +174,9 @@ impl Control {
                     return Some(Change::Allocated(relayed));
                 }
                 TurnEvent::AllocationCreateFailed(family) => {
-                    let is_ipv4 = family == AddressFamily::IPV4;
-                    self.decide(is_ipv4);
+                    self.decide(family == AddressFamily::IPV4);
                     let failure = self.code.map_or(Failure::Silent, Failure::of_code);
-                    return Some(Change::Failed(is_ipv4, failure));
+                    return Some(Change::NotAllocated(family, failure));
                 }
                 _ => {}
             }

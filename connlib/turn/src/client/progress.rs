@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use turn_client_proto::types::AddressFamily;
+
 use super::{Client, Event, LONGEST_PAUSE, State};
 use crate::{
     MAX_PEERS,
@@ -62,7 +64,7 @@ impl Client {
                 self.reject(now);
             }
             Change::Allocated(relayed) => self.allocated(relayed, now),
-            Change::Failed(is_ipv4, failure) => self.not_allocated(is_ipv4, failure, now),
+            Change::NotAllocated(family, failure) => self.not_allocated(family, failure, now),
             Change::Bound(address, channel) => self.bound(address, channel, now),
             Change::NotBound(address, failure) => self.not_bound(address, failure, now),
         }
@@ -87,9 +89,9 @@ impl Client {
     }
 
     /// Takes note that there is no address of a family. Peers of the other one are served all the same.
-    fn not_allocated(&mut self, is_ipv4: bool, failure: Failure, now: Duration) {
+    fn not_allocated(&mut self, family: AddressFamily, failure: Failure, now: Duration) {
         match &self.state {
-            State::Ready { relayed, .. } if !relayed.has(is_ipv4) => {
+            State::Ready { relayed, .. } if !relayed.has(family == AddressFamily::IPV4) => {
                 self.events.push_back(Event::Failed(Failure::Family));
             }
             State::Allocating(control) if control.is_undecided() => {}
