@@ -1,11 +1,17 @@
-//! This program as a traffic agent, which sends and receives inside a namespace.
+//! Namespaces with cables between them, and this program as the traffic agent that sends and receives inside.
 
-use std::{env, ffi::OsString, io, process::Command};
+use std::{env, ffi::OsString, io, net::Ipv4Addr, process::Command};
 
-use convoy_lab::Namespace;
+use convoy_lab::measure::Ends;
+use convoy_lab::traffic::Agent;
+use convoy_lab::{Lab, LabError, Namespace};
 
 /// The hidden argument that turns this program into a traffic agent.
 pub(crate) const AGENT: &str = "traffic-agent";
+/// MTU of Ethernet.
+pub(crate) const CABLE_MTU: u32 = 1_500;
+/// WireGuard's usual MTU over Ethernet.
+pub(crate) const TUNNEL_MTU: u32 = 1_420;
 
 /// This program as a traffic agent inside `namespace`.
 pub(crate) fn agent(namespace: &Namespace) -> Command {
@@ -17,4 +23,20 @@ pub(crate) fn agent(namespace: &Namespace) -> Command {
 /// This program as a traffic agent, for another one that executes it.
 pub(crate) fn agent_words() -> io::Result<[OsString; 2]> {
     Ok([env::current_exe()?.into(), AGENT.into()])
+}
+
+/// Starts the agents of both ends of a path.
+pub(crate) fn ends(near: &Namespace, far: &Namespace) -> Result<Ends, LabError> {
+    let start = |namespace| Agent::spawn(agent(namespace));
+    Ends::new(start(near)?, start(near)?, start(far)?)
+}
+
+/// Connects two namespaces by a veth, with this interface and this address of a /24 at each end.
+pub(crate) fn connect(
+    lab: &Lab,
+    (a, a_name, a_address): (&Namespace, &str, Ipv4Addr),
+    (b, b_name, b_address): (&Namespace, &str, Ipv4Addr),
+) -> Result<(), LabError> {
+    let (at_a, at_b) = (format!("{a_address}/24"), format!("{b_address}/24"));
+    lab.veth(a, a_name, &[&at_a], b, b_name, &[&at_b], CABLE_MTU)
 }

@@ -1,29 +1,32 @@
 //! `make bench-compare`: compares two builds of Convoy by stage times, instruction counts and whole tunnels.
 //!
 //! 1. [`tree`]: builds both commits, the other one in a worktree of its own below `target/compare`.
-//! 2. [`stages`]: runs every stage bench in interleaved rounds, the base twice to measure the noise.
-//! 3. [`instructions`]: counts the instructions of each stage, which noise does not affect.
-//! 4. [`tunnel`]: measures the scenes of [`crate::tunnel`] with the daemon of each tree, or with two programs.
-//! 5. [`change`]: tells changes from noise.
+//! 2. [`stages`]: runs every stage bench in interleaved rounds, the base twice to measure the noise, and counts
+//!    instructions, which noise does not affect.
+//! 3. [`change`]: tells changes from noise.
+//! 4. As root, measures the scenes of [`crate::tunnel`] with the daemon of each tree, or with two programs.
 //!
 //! Without a base, it measures the stages of this tree and their noise.
 
 mod change;
-mod instructions;
 mod stages;
 mod tree;
-mod tunnel;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use convoy_rows::row::Run;
+use anyhow::{Context as _, Result, ensure};
+use convoy_lab::measure::Sample;
+use convoy_rows::row::{Run, decimals};
 use convoy_rows::section::Section;
+use convoy_rows::table::{self, cell, spread};
+use itertools::Itertools as _;
 
-use crate::tunnel::{Contender, scenes};
+use crate::programs::{self, first_line};
+use crate::rounds::{perform, rotated};
+use crate::tunnel::{Contender, Scene, Stand, scenes};
 use change::SIDES;
-use stages::Effort;
 use tree::Tree;
 
 const SECTION: Section = Section {
@@ -40,6 +43,11 @@ const COMPARISON: Section = Section {
     file: "compare.jsonl",
     ..SECTION
 };
+
+const RATIOS: &str = "
+Medians over the rounds, with the lowest and highest value in brackets. Ratios are taken within each round; the
+brackets hold the 95 % interval (from six rounds on), or else the lowest and highest ratio.
+";
 
 /// Compares this tree with another commit, or two programs with each other
 #[derive(Debug, clap::Args)]
@@ -87,31 +95,27 @@ pub(crate) struct Args {
 }
 
 /// Runs the comparison and prints the result.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if let (Some(a), Some(b)) = (&args.a, &args.b) {
         let count = if args.noise { 3 } else { 2 };
         let mut run = Run::new(Vec::new());
         let names = ["a", "b", "a again"];
         tunnels(args, &[a, b, a][..count], &names, &mut run)?;
-        println!("{}", tunnel::table(&run, &names));
         return args.json.as_ref().map_or(Ok(()), |file| run.save(file));
     }
     let wants_tunnel = args.base.is_some() && !args.no_tunnel;
-    let mut run = Run::new(vec![tree::compiler()?]);
+    let compiler = first_line(Command::new("rustc").arg("--version"))?;
+    let mut run = Run::new(vec![compiler]);
     let head = Tree::here(wants_tunnel)?;
-    let base = args
-        .base
-        .as_ref()
-        .map(|reference| Tree::of(reference, wants_tunnel));
+    let base = args.base.as_ref();
+    let base = base.map(|reference| Tree::of(reference, wants_tunnel));
     let base = base.transpose()?;
-    let effort = Effort {
-        rounds: args.rounds(),
-        secs: if args.quick { 0.01 } else { args.stage_secs },
-        filter: args.filter.clone(),
-    };
-    stages::measure(&head, base.as_ref(), &effort, &mut run)?;
+    let secs = if args.quick { 0.01 } else { args.stage_secs };
+    let mut options = vec!["--max-time".to_owned(), secs.to_string()];
+    options.extend(args.filter.clone());
+    stages::measure(&head, base.as_ref(), args.rounds(), &options, &mut run)?;
     if !args.no_count {
-        instructions::count(&head, base.as_ref(), &mut run)?;
+        stages::count_instructions(&head, base.as_ref(), &mut run)?;
     }
     println!("{}", change::table(&run, base.is_some()));
     if let Some(base) = &base {
@@ -119,43 +123,70 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         if wants_tunnel {
             let daemons = [&base.convoy, &head.convoy, &base.convoy];
             tunnels(args, &daemons, &SIDES, &mut run)?;
-            println!("{}", tunnel::table(&run, &SIDES));
         }
     }
-    let section = if base.is_some() {
-        &COMPARISON
-    } else {
-        &SECTION
-    };
+    let section = base.map_or(&SECTION, |_| &COMPARISON);
     let is_whole = !args.quick && args.filter.is_none() && args.only.is_empty();
     section.keep(&run, args.json.as_deref(), is_whole)
 }
 
-fn tunnels(
-    args: &Args,
-    programs: &[impl AsRef<Path>],
-    names: &[&str],
-    run: &mut Run,
-) -> anyhow::Result<()> {
-    let mut contenders = Vec::new();
-    for (program, name) in programs.iter().zip(names) {
-        let program = program.as_ref();
-        ensure!(program.is_file(), "{} is not there", program.display());
-        let program = std::path::absolute(program).context("find the program")?;
-        contenders.push(Contender::wireguard(name, &program));
-    }
+/// Measures tunnels of two or more programs, and prints their table. The daemons of all programs run at the same time;
+/// each test runs on one program after another before the next test begins.
+fn tunnels(args: &Args, programs: &[&PathBuf], names: &[&str], run: &mut Run) -> Result<()> {
+    programs::ensure_root()?;
     let scenes = match &args.only[..] {
         [] => scenes::of_commits(),
         names => scenes::named(names)?,
     };
-    let secs = if args.quick { 1 } else { args.secs };
-    tunnel::measure(
-        &contenders,
-        &scenes,
-        args.rounds(),
-        Duration::from_secs(secs),
-        run,
-    )
+    let window = Duration::from_secs(if args.quick { 1 } else { args.secs });
+    let mut stands = Vec::new();
+    for (program, name) in programs.iter().zip(names) {
+        ensure!(program.is_file(), "{} is not there", program.display());
+        let program = std::path::absolute(program).context("find the program")?;
+        stands.push(Stand::new(&Contender::wireguard(name, &program), window)?);
+    }
+    let tests = scenes::tests_of(&scenes);
+    let steps = (0..args.rounds()).cartesian_product(0..tests.len());
+    perform(steps.collect(), |(round, test)| {
+        if test == 0 {
+            stands.iter_mut().try_for_each(Stand::restart)?;
+        }
+        let before = run.rows.len();
+        for stand in rotated(&mut stands, round) {
+            stand.measure(tests[test], &scenes, round, run)?;
+        }
+        let rows = run.rows[before..].iter();
+        let mut figures = rows.map(|it| format!("{} {} {:.2}", it.contender, it.scene, it.value));
+        Ok(format!("round {}: {}", round + 1, figures.join(", ")))
+    })?;
+    println!("{}", table(run, names));
+    Ok(())
+}
+
+/// One line per scene, with the ratio of each other contender to the first.
+fn table(run: &Run, names: &[&str]) -> String {
+    let is_there = |name: &&str| run.rows.iter().any(|row| row.contender == **name);
+    let names: Vec<_> = names.iter().copied().filter(is_there).collect();
+    let Some((first, others)) = names.split_first() else {
+        return String::new();
+    };
+    let ratios = others.iter().map(|other| format!(" | {other} ÷ {first}"));
+    let head: String = format!(" | {}", names.join(" | ")) + &ratios.collect::<String>();
+    let line = |scene: &Scene| {
+        let (name, (figure, unit)) = (scene.name, scene.figure);
+        let sample = |one: &&str| Sample::of(run.values(name, one).into_values().collect());
+        sample(first)?;
+        let figure_of = |one| cell(sample(one).map(|it| spread(&it, decimals(unit))));
+        let ratio_of = |other: &&str| cell(run.ratio(name, other, first).map(|it| it.text()));
+        let title = [format!("{figure}, {unit}")].into_iter();
+        let cells = names
+            .iter()
+            .map(figure_of)
+            .chain(others.iter().map(ratio_of));
+        Some(title.chain(cells).collect::<Vec<_>>())
+    };
+    let table = table::markdown(&head, scenes::SCENES.iter().filter_map(line));
+    format!("{table}{RATIOS}{}", run.origin.notes.join("\n"))
 }
 
 impl Args {

@@ -18,25 +18,28 @@
 //!
 //! It fails if a kind of flood fails, and names it.
 
-mod lockout;
 mod scene;
 mod verdict;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
+use convoy_lab::LabError;
 use convoy_lab::flood::Datagrams;
 use convoy_lab::measure::{Direction, process};
 use convoy_rows::row::{Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
+use itertools::Itertools as _;
 
 use crate::programs;
 use crate::rounds::rotated;
-use scene::{Captured, Scene, beside};
-use verdict::DAEMON;
+use crate::tunnel::Stand;
+use scene::{Scene, beside};
+use verdict::{CLOSED, DAEMON, FORGED, Figure, HANDSHAKES, UNTIL_HANDSHAKE};
 
 /// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
 #[derive(Debug, clap::Args)]
@@ -85,16 +88,6 @@ enum Kind {
     ShortTrains,
 }
 
-/// The target port of a flood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
-    ClosedPort,
-    Daemon,
-}
-
-/// A contender beside [`DAEMON`].
-const CLOSED: &str = "closed port";
-
 const SECTION: Section = Section {
     title: "Floods",
     command: "flood",
@@ -102,7 +95,7 @@ const SECTION: Section = Section {
     tables: &[
         Table {
             heading: "",
-            shows: |row| row.scene != lockout::SCENE,
+            shows: |row| row.scene != FORGED,
             corner: "flood",
             line: |row| row.scene.clone(),
             column: |row| match row.contender == CLOSED {
@@ -111,7 +104,14 @@ const SECTION: Section = Section {
             },
             has_spread: false,
         },
-        lockout::TABLE,
+        Table {
+            heading: "Handshakes of a peer whose own address the flood forges",
+            shows: |row| row.scene == FORGED,
+            corner: "datagrams/s",
+            line: |row| row.place().to_string(),
+            column: Row::label,
+            has_spread: true,
+        },
     ],
     plots: &[],
     legend: "\
@@ -120,8 +120,11 @@ reached: datagrams of the flood that the daemon counted, by its reasons; no room
 including the transfer's; CPUs: those that the daemon used.",
 };
 
+/// Handshakes at each rate.
+const TRIES: usize = 10;
+
 /// Runs all floods, prints the results and judges them.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     programs::ensure_built(&args.program)?;
     let kinds = match &args.kinds[..] {
         [] => Kind::value_variants(),
@@ -140,15 +143,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         measure(&mut scene, kind, way, args, &mut run).with_context(|| kind.name())?;
         let rows = run.rows[before..].iter();
         let rows = rows.filter(|row| row.contender == DAEMON);
-        let figures = rows.map(|row| format!("{} {:.2}", row.label(), row.value));
-        eprintln!(
-            "{}: {}",
-            kind.name(),
-            figures.collect::<Vec<_>>().join("; ")
-        );
+        let mut figures = rows.map(|row| format!("{} {:.2}", row.label(), row.value));
+        eprintln!("{}: {}", kind.name(), figures.join("; "));
     }
     if args.kinds.is_empty() || args.lockout {
-        lockout::at_each_rate(&mut scene, &mut run)?;
+        forge(&mut scene, &mut run)?;
     }
     SECTION.keep(&run, args.json.as_deref(), false)?;
     match &verdict::failures(&run, f64::from(args.rate) / 1e3)[..] {
@@ -163,7 +162,7 @@ fn measure(
     way: Direction,
     args: &Args,
     run: &mut Run,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     let name = match way {
         Direction::Up => kind.name(),
         Direction::Down => kind.name() + ", at the sender",
@@ -173,61 +172,99 @@ fn measure(
         scene.stand.check()?;
         // Captured in every round, since sessions are renewed.
         scene.capture_data()?;
-        let datagrams = kind.datagrams(&scene.captured);
+        let datagrams = kind.datagrams(scene);
         let mut gbps = [0.0; 2];
-        for aim in rotated([Aim::ClosedPort, Aim::Daemon], round) {
-            let (name, window) = (&name[..], Duration::from_secs(args.secs));
-            gbps[aim as usize] = one(scene, &datagrams, (aim, way), args.rate, window, |it| {
-                let contender = [CLOSED, DAEMON][aim as usize];
-                run.push(Row::new(name, contender, it.0, round, it.1));
-            })?;
+        for (aim, contender) in rotated([CLOSED, DAEMON].into_iter().enumerate(), round) {
+            for (figure, value) in one(scene, &datagrams, aim, way, args)? {
+                run.push(Row::new(&name, contender, figure, round, value));
+                if figure == verdict::TCP {
+                    gbps[aim] = value;
+                }
+            }
         }
         let kib = process::usage(scene.right().daemon.pid())?.resident_kib;
-        let mut add = |figure, value| run.push(Row::new(&name, DAEMON, figure, round, value));
-        add(verdict::KEPT, gbps[1] / gbps[0]);
-        add(verdict::MEMORY, kib as f64);
+        for (figure, value) in [
+            (verdict::KEPT, gbps[1] / gbps[0]),
+            (verdict::MEMORY, kib as f64),
+        ] {
+            run.push(Row::new(&name, DAEMON, figure, round, value));
+        }
     }
     // The daemons have survived, and the tunnel still works.
     scene.stand.check()?;
-    scene.stand.bed().wait_until_up()?;
+    scene.stand.bed.wait_until_up()?;
     let lines = (scene.log_lines() - lines) as f64;
     run.push(Row::new(&name, DAEMON, verdict::LOG_LINES, 0, lines));
     Ok(())
 }
 
-/// TCP through the tunnel while a flood is aimed at `aim`. Returns Gbit/s; passes every figure to `add`.
+/// Runs TCP through the tunnel during a flood of the closed port (`aim` is 0) or of the daemon; returns all figures.
 fn one(
     scene: &mut Scene,
     datagrams: &Datagrams,
-    (aim, way): (Aim, Direction),
-    rate: u32,
-    window: Duration,
-    mut add: impl FnMut(((&str, &str), f64)),
-) -> anyhow::Result<f64> {
+    aim: usize,
+    way: Direction,
+    args: &Args,
+) -> Result<Vec<(Figure, f64)>> {
+    let window = Duration::from_secs(args.secs);
     let before = scene.settled()?;
     let pid = scene.right().daemon.pid();
-    let stand = &mut scene.stand;
-    let generator = match aim {
-        Aim::ClosedPort => &mut scene.at_closed_port,
-        Aim::Daemon => &mut scene.at_daemon,
-    };
-    let ((gbps, cpu), flooded) = beside(generator, datagrams, rate, || {
+    let (stand, generator) = (&mut scene.stand, &mut scene.generators[aim]);
+    let ((gbps, cpu), flooded) = beside(generator, datagrams, args.rate, || {
         let before = process::cpu_time(pid)?;
         let gbps = stand.one_stream(way, window)?;
         Ok((gbps, process::cpu_time(pid)? - before))
     })?;
-    add((("TCP", "Gbit/s"), gbps));
-    add((("", "CPUs"), cpu.as_secs_f64() / window.as_secs_f64()));
+    let cpus = cpu.as_secs_f64() / window.as_secs_f64();
+    let mut figures = vec![(verdict::TCP, gbps), (("", "CPUs"), cpus)];
     let counters = scene.settled()?.since(&before);
-    if aim == Aim::Daemon {
+    if aim == 1 {
         let sent = flooded.datagrams as f64;
-        add((verdict::SENT, sent / flooded.seconds / 1e3));
         let drops: u64 = counters.inbound_drops().map(|(_, count)| count).sum();
-        add((verdict::REACHED, drops as f64 / sent.max(1.0) * 100.0));
-        add((("no room", ""), counters.kernel_drops() as f64));
-        add((verdict::COOKIES, counters.cookies_sent as f64));
+        figures.extend([
+            (verdict::SENT, sent / flooded.seconds / 1e3),
+            (verdict::REACHED, drops as f64 / sent.max(1.0) * 100.0),
+            (("no room", ""), counters.kernel_drops() as f64),
+            (verdict::COOKIES, counters.cookies_sent as f64),
+        ]);
     }
-    Ok(gbps)
+    Ok(figures)
+}
+
+/// Floods at each rate from the peer's own address, half of the datagrams with a wrong MAC2, while the peer starts
+/// handshakes.
+fn forge(scene: &mut Scene, run: &mut Run) -> Result<()> {
+    let datagrams = Datagrams::with_and_without_mac2(&scene.initiations);
+    let Scene { stand, forging, .. } = scene;
+    for (rate, _) in HANDSHAKES {
+        let (seconds, flooded) = beside(forging, &datagrams, rate, || {
+            // The daemon is under load before the first attempt.
+            thread::sleep(Duration::from_secs(1));
+            let tries = (0..TRIES).map(|_| handshake(stand));
+            tries.collect::<Result<Vec<f64>>>()
+        })?;
+        let mut add = |figure, round, value| {
+            run.push(Row::new(FORGED, "peer", figure, round, value).at(rate.into()));
+        };
+        for (round, seconds) in (0..).zip(seconds) {
+            add(UNTIL_HANDSHAKE, round, seconds);
+        }
+        let kpps = flooded.datagrams as f64 / flooded.seconds / 1e3;
+        add(("forged", "kpps"), 0, kpps);
+    }
+    Ok(())
+}
+
+/// Seconds until the left daemon, which has no session at first, gets an answer through the tunnel.
+fn handshake(stand: &mut Stand) -> Result<f64> {
+    let left = &stand.bed.tunnel.left;
+    // Configuring the peer again ends its session.
+    left.daemon.configure(&left.config)?;
+    let began = Instant::now();
+    match stand.bed.wait_until_up() {
+        Ok(()) | Err(LabError::NoPassage { .. }) => Ok(began.elapsed().as_secs_f64()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Kind {
@@ -241,7 +278,7 @@ impl Kind {
         matches!(self, Self::Noise | Self::ForgedData)
     }
 
-    fn datagrams(self, captured: &Captured) -> Datagrams {
+    fn datagrams(self, captured: &Scene) -> Datagrams {
         match self {
             Self::Noise => Datagrams::noise(),
             Self::WrongMac => Datagrams::wrong_macs(),

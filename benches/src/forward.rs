@@ -10,24 +10,23 @@
 //! Eight TCP streams cross the veth to the forwarder, and again from it to the server.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use convoy_lab::measure::{Between, Direction, Ends, TcpLoad, process::group_cpu_time};
 use convoy_lab::traffic::Agent;
-use convoy_lab::{Lab, Namespace, Pid, eventually};
+use convoy_lab::{Lab, Namespace, Pid};
 use convoy_rows::row::{Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
 use tempfile::NamedTempFile;
 
-use crate::agent::agent;
-use crate::programs::{Started, ensure_built, find};
-use crate::rounds::{Progress, rotated};
-use crate::tunnel::syscalls;
+use crate::agent::{agent, connect};
+use crate::programs::{Started, count_syscalls, counted_syscalls, ensure_built, find};
+use crate::rounds::{interleaved, perform};
 
 /// Measures convoy forward (tokio's own copy, buffers, splice(2)) and other forwarders (root)
 #[derive(Debug, clap::Args)]
@@ -74,19 +73,18 @@ const SECONDS: u64 = 4;
 /// Time limit for a forwarder to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A forwarder with its settings. In arguments and files, `{file}` is the path of the file, `{from}` the address to
-/// listen on, `{to}` that of the target, and `{port}` the port of both.
-struct Contender {
-    name: &'static str,
-    /// `convoy` is the program that `--convoy` names.
-    program: &'static str,
-    /// Option that prints the version.
-    version: &'static str,
-    arguments: &'static str,
-    file: &'static str,
-    /// Throughput in Gbit/s of somebody else's forwarder of this kind on another machine.
-    published: Option<f64>,
-}
+/// Name, program, the option that prints its version, arguments, file, and throughput in Gbit/s that is published of
+/// somebody else's forwarder of this kind on another machine. `convoy` is the program that `--convoy` names. In
+/// arguments and files, `{file}` is the path of the file, `{from}` the address to listen on, `{to}` that of the target,
+/// and `{port}` the port of both.
+type Contender = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    Option<f64>,
+);
 
 const CONVOY: &str = "Forward = {from}:{port}:{to}:{port}\nAllow = {to}\n";
 const RINETD: &str = "{from} {port} {to} {port}\n";
@@ -106,79 +104,57 @@ const SOCAT: &str = "TCP-LISTEN:{port},bind={from},fork,reuseaddr TCP:{to}:{port
 
 #[rustfmt::skip]
 const CONTENDERS: [Contender; 7] = [
-    of("tokio's copy, 8 KiB", "convoy", "--version", "forward --relay=tokio --buffer=8K {file}", CONVOY, Some(17.8)),
-    of("copy, 16 KiB", "convoy", "--version", "forward --relay=copy --buffer=16K {file}", CONVOY, Some(28.6)),
-    of("copy, 64 KiB", "convoy", "--version", "forward --relay=copy --buffer=64K {file}", CONVOY, Some(54.1)),
-    of("splice, 64 KiB", "convoy", "--version", "forward --relay=splice --buffer=64K {file}", CONVOY, None),
-    of("rinetd", "rinetd", "--version", "-f -c {file}", RINETD, None),
-    of("socat", "socat", "-V", SOCAT, "", None),
-    of("haproxy", "haproxy", "-v", "-db -f {file}", HAPROXY, None),
+    ("tokio's copy, 8 KiB", "convoy", "--version", "forward --relay=tokio --buffer=8K {file}", CONVOY, Some(17.8)),
+    ("copy, 16 KiB", "convoy", "--version", "forward --relay=copy --buffer=16K {file}", CONVOY, Some(28.6)),
+    ("copy, 64 KiB", "convoy", "--version", "forward --relay=copy --buffer=64K {file}", CONVOY, Some(54.1)),
+    ("splice, 64 KiB", "convoy", "--version", "forward --relay=splice --buffer=64K {file}", CONVOY, None),
+    ("rinetd", "rinetd", "--version", "-f -c {file}", RINETD, None),
+    ("socat", "socat", "-V", SOCAT, "", None),
+    ("haproxy", "haproxy", "-v", "-db -f {file}", HAPROXY, None),
 ];
 
-const fn of(
-    name: &'static str,
-    program: &'static str,
-    version: &'static str,
-    arguments: &'static str,
-    file: &'static str,
-    published: Option<f64>,
-) -> Contender {
-    Contender {
-        name,
-        program,
-        version,
-        arguments,
-        file,
-        published,
-    }
-}
-
 /// Measures and prints.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     ensure_built(&args.convoy)?;
     let (rounds, secs) = match args.quick {
         true => (1, 1),
         false => (ROUNDS, SECONDS),
     };
+    let window = Duration::from_secs(secs);
     let lab = Lab::new()?;
-    let ends = [lab.namespace("left")?, lab.namespace("right")?];
-    let (a, b) = (format!("{LEFT}/24"), format!("{RIGHT}/24"));
-    lab.veth(&ends[0], "veth0", &[&a], &ends[1], "veth0", &[&b], 1500)?;
+    let (left, right) = (lab.namespace("left")?, lab.namespace("right")?);
+    connect(&lab, (&left, "veth0", LEFT), (&right, "veth0", RIGHT))?;
     let mut run = Run::new(Vec::new());
-    let mut present = Vec::new();
+    let mut programs = Vec::new();
     for contender in &CONTENDERS {
-        let (name, program) = (contender.name, contender.path(&args.convoy));
-        if !program.is_file() {
+        let (name, program, version, ..) = *contender;
+        let program = match program {
+            "convoy" => args.convoy.clone(),
+            program => find(program),
+        };
+        if program.is_file() {
+            let version = version_of(&program, version).map(|it| format!("{name}: {it}"));
+            run.origin.versions.extend(version);
+            programs.push((contender, program));
+        } else {
             let why = format!("not installed (fix: apt-get install {name})");
-            run.origin
-                .notes
-                .push(format!("**Not measured: {name}**: {why}"));
-            continue;
+            let note = format!("**Not measured: {name}**: {why}");
+            run.origin.notes.push(note);
         }
-        let version = contender.version(&program);
-        let version = version.map(|version| format!("{name}: {version}"));
-        run.origin.versions.extend(version);
-        present.push((contender, program));
     }
-    let mut progress = Progress::of(present.len() * rounds as usize);
-    for round in 0..rounds {
-        for (contender, program) in rotated(&present, round) {
+    let present: Vec<_> = programs.iter().collect();
+    perform(
+        interleaved(&present, rounds),
+        |(round, (contender, program))| {
             let file = NamedTempFile::new()?;
-            let forwarder = start(contender, program, &ends[1], file.path())?;
-            let window = Duration::from_secs(secs);
-            let done = measure(
-                contender,
-                forwarder.pid(),
-                &ends[0],
-                window,
-                round,
-                &mut run,
-            );
-            done.context(contender.name)?;
-            progress.step(contender.name);
-        }
-    }
-    let names = CONTENDERS.map(|contender| contender.name);
+            let forwarder = start(contender, program, &right, file.path());
+            let measured = forwarder
+                .and_then(|it| measure(contender, it.pid(), &left, window, round, &mut run));
+            measured.context(contender.0)?;
+            Ok(contender.0.to_owned())
+        },
+    )?;
+    let names = CONTENDERS.map(|(name, ..)| name);
     run.rows
         .sort_by_key(|row| names.iter().position(|name| *name == row.contender));
     SECTION.keep(&run, args.json.as_deref(), !args.quick)
@@ -186,13 +162,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Sends through a running forwarder.
 fn measure(
-    contender: &Contender,
+    &(name, .., published): &Contender,
     pid: Pid,
     left: &Namespace,
     window: Duration,
     round: u32,
     run: &mut Run,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     let end = || Agent::spawn(agent(left));
     let between = Between {
         ports: [PORT, 0, 0],
@@ -206,45 +182,39 @@ fn measure(
         window,
     };
     let before = group_cpu_time(pid)?;
-    ends.begin_tcp(IpAddr::V4(RIGHT), load, None)?;
-    let counter = syscalls::count(left, &[pid], window)?;
+    ends.begin_tcp(RIGHT.into(), load, None)?;
+    let counter = count_syscalls(left, &[pid], window)?;
     let received = ends.finish_tcp(load)?;
     let cpu = (group_cpu_time(pid)? - before).as_secs_f64();
-    let calls = syscalls::counted(counter)?;
+    let calls = counted_syscalls(counter)?;
     let gigabytes = received.bytes as f64 / 1e9;
     ensure!(gigabytes > 0.0, "no data arrived");
     let gbps = gigabytes * 8.0 / received.seconds;
-    let mut add = |scene, figure, value| {
-        run.push(Row::new(scene, contender.name, figure, round, value));
-    };
-    add("relayed", ("", "Gbit/s"), gbps);
-    if let Some(published) = contender.published.filter(|_| round == 0) {
-        add("published", ("published", "Gbit/s"), published);
-    }
-    add("relayed-cpu", ("", "GB/CPU s"), gigabytes / cpu);
-    add("cpus", ("", "CPUs"), cpu / received.seconds);
-    if let Some(calls) = calls {
-        add("calls", ("", "kcalls/GB"), calls as f64 / 1e3 / gigabytes);
+    let kcalls = calls.map(|calls| calls as f64 / 1e3 / gigabytes);
+    for (scene, figure, value) in [
+        ("relayed", ("", "Gbit/s"), Some(gbps)),
+        (
+            "published",
+            ("published", "Gbit/s"),
+            published.filter(|_| round == 0),
+        ),
+        ("relayed-cpu", ("", "GB/CPU s"), Some(gigabytes / cpu)),
+        ("cpus", ("", "CPUs"), Some(cpu / received.seconds)),
+        ("calls", ("", "kcalls/GB"), kcalls),
+    ] {
+        let value = value.unwrap_or(f64::NAN);
+        run.push(Row::new(scene, name, figure, round, value));
     }
     Ok(())
 }
 
-impl Contender {
-    fn path(&self, convoy: &Path) -> PathBuf {
-        match self.program {
-            "convoy" => convoy.to_owned(),
-            program => find(program),
-        }
-    }
-
-    /// The line that it prints about itself.
-    fn version(&self, program: &Path) -> Option<String> {
-        let output = Command::new(program).arg(self.version).output().ok()?;
-        let printed = String::from_utf8_lossy(&output.stdout);
-        let mut lines = printed.lines();
-        let line = lines.find(|line| line.contains(|letter: char| letter.is_ascii_digit()))?;
-        Some(line.to_owned())
-    }
+/// The line that a program prints about itself.
+fn version_of(program: &Path, option: &str) -> Option<String> {
+    let output = Command::new(program).arg(option).output().ok()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut lines = printed.lines();
+    let line = lines.find(|line| line.contains(|letter: char| letter.is_ascii_digit()))?;
+    Some(line.to_owned())
 }
 
 fn filled(text: &str, file: &Path) -> String {
@@ -256,25 +226,19 @@ fn filled(text: &str, file: &Path) -> String {
 
 /// Starts a forwarder whose settings are in `file`, and waits until it listens.
 fn start(
-    contender: &Contender,
+    &(_, _, _, arguments, text, _): &Contender,
     program: &Path,
     inside: &Namespace,
     file: &Path,
-) -> anyhow::Result<Started> {
-    fs::write(file, filled(contender.file, file))?;
+) -> Result<Started> {
+    fs::write(file, filled(text, file))?;
     let mut command = inside.command(program);
-    let mut forwarder = Started::new(command.args(filled(contender.arguments, file).split(' ')))?;
+    let mut forwarder = Started::new(command.args(filled(arguments, file).split(' ')))?;
     // Documentation/networking/proc_net_tcp.rst: the local port, the remote address, and 0A for LISTEN.
     let listening = format!(":{PORT:04X} 00000000:0000 0A");
     let table = format!("/proc/{}/net/tcp", forwarder.pid());
-    let listens = eventually(PATIENCE, || match forwarder.check() {
-        Ok(()) => fs::read_to_string(&table)
-            .ok()?
-            .contains(&listening)
-            .then_some(Ok(())),
-        Err(error) => Some(Err(error)),
-    });
-    listens.context("it does not listen")??;
+    let listens = |_: &Started| fs::read_to_string(&table).is_ok_and(|it| it.contains(&listening));
+    forwarder.wait_until(PATIENCE, listens)?;
     Ok(forwarder)
 }
 
@@ -284,8 +248,8 @@ mod tests {
 
     #[test]
     fn no_command_or_file_has_an_unfilled_place() {
-        for one in &CONTENDERS {
-            let text = filled(one.arguments, Path::new("/f")) + &filled(one.file, Path::new("/f"));
+        for (_, _, _, arguments, file, _) in CONTENDERS {
+            let text = filled(&(arguments.to_owned() + file), Path::new("/f"));
             assert!(!text.contains('{'), "{text}");
         }
     }

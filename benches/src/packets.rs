@@ -16,12 +16,13 @@ mod send;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_rows::plot::{Plot, Scale};
+use convoy_rows::plot::{Plot, Scale::Logarithmic};
 use convoy_rows::row::{Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
+use itertools::iproduct;
 
-use send::{Method, Path, Point, Sink};
+use send::{Method, Point};
 
 /// Sends datagrams as fast as this machine can, and writes rates, bandwidths and plots (root)
 #[derive(Debug, clap::Args)]
@@ -45,51 +46,46 @@ pub(crate) const SECTION: Section = Section {
         heading: "",
         shows: |row| row.scene == CLOSED_LOOPBACK && row.unit == "kpps" && row.figure == "sent",
         corner: "bytes",
-        line: |row| row.at.unwrap_or_default().to_string(),
+        line: |row| row.place().to_string(),
         column: |row| format!("{}, kpps", row.contender),
         has_spread: false,
     }],
-    plots: &[
-        Plot::new(
-            "packet_rate_by_size.svg",
-            "UDP from one thread: kpps by size",
-            BY_SIZE,
-            &[
-                ("loopback, counting sink", "kpps", Scale::Logarithmic),
-                (CLOSED_LOOPBACK, "kpps", Scale::Logarithmic),
-                ("veth, counting sink", "kpps", Scale::Logarithmic),
-                ("veth, closed port", "kpps", Scale::Logarithmic),
-            ],
-        ),
-        Plot::new(
-            "bandwidth_by_size.svg",
-            "UDP from one thread: Gbit/s by size",
-            BY_SIZE,
-            &[
-                ("loopback, counting sink", "Gbit/s", Scale::Logarithmic),
-                (CLOSED_LOOPBACK, "Gbit/s", Scale::Logarithmic),
-                ("veth, counting sink", "Gbit/s", Scale::Logarithmic),
-                ("veth, closed port", "Gbit/s", Scale::Logarithmic),
-            ],
-        ),
-    ],
+    plots: &PLOTS,
     legend: "One thread on loopback to a closed port; all other points are in the plots.",
 };
-/// Scene without a receiver.
-pub(crate) const CLOSED_LOOPBACK: &str = "loopback, closed port";
-const BY_SIZE: (&str, Scale) = ("bytes of payload", Scale::Logarithmic);
 
-/// Paths and sinks by scene, and methods by contender.
-const SCENES: [(&str, Path, Sink); 4] = [
-    ("loopback, counting sink", Path::Loopback, Sink::Counting),
-    (CLOSED_LOOPBACK, Path::Loopback, Sink::Closed),
-    ("veth, counting sink", Path::Veth, Sink::Counting),
-    ("veth, closed port", Path::Veth, Sink::Closed),
+const LOOPBACK: &str = "loopback, counting sink";
+pub(crate) const CLOSED_LOOPBACK: &str = "loopback, closed port";
+const VETH: &str = "veth, counting sink";
+const CLOSED_VETH: &str = "veth, closed port";
+/// Scenes, with the cable and the sink of their [`Point`]s.
+const SCENES: [(&str, bool, bool); 4] = [
+    (LOOPBACK, false, true),
+    (CLOSED_LOOPBACK, false, false),
+    (VETH, true, true),
+    (CLOSED_VETH, true, false),
 ];
+/// Contenders.
 const METHODS: [(&str, Method); 3] = [
     ("send_to", Method::SendTo),
     ("sendmmsg", Method::Sendmmsg),
     ("GSO", Method::Gso),
+];
+
+#[rustfmt::skip]
+const PLOTS: [Plot; 2] = [
+    Plot::new("packet_rate_by_size.svg", "UDP from one thread: kpps by size", ("bytes of payload", Logarithmic), &[
+        (LOOPBACK, "kpps", Logarithmic),
+        (CLOSED_LOOPBACK, "kpps", Logarithmic),
+        (VETH, "kpps", Logarithmic),
+        (CLOSED_VETH, "kpps", Logarithmic),
+    ]),
+    Plot::new("bandwidth_by_size.svg", "UDP from one thread: Gbit/s by size", ("bytes of payload", Logarithmic), &[
+        (LOOPBACK, "Gbit/s", Logarithmic),
+        (CLOSED_LOOPBACK, "Gbit/s", Logarithmic),
+        (VETH, "Gbit/s", Logarithmic),
+        (CLOSED_VETH, "Gbit/s", Logarithmic),
+    ]),
 ];
 
 /// Measures, prints and writes the results.
@@ -101,47 +97,35 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut run = Run::new(Vec::new());
     let (_lab, ends) = send::namespaces()?;
     for round in 0..rounds {
-        for (scene, contender, point) in points(step) {
-            let (sent, received) =
-                match send::measure(&point, &ends, Duration::from_millis(window_ms)) {
-                    Ok(rates) => rates,
-                    Err(error) => {
-                        eprintln!("{point:?}: {error:#}");
-                        continue;
+        let sizes = SIZES.into_iter().step_by(step);
+        for (scene, (contender, method), size) in iproduct!(SCENES, METHODS, sizes) {
+            let (scene, is_veth, is_counted) = scene;
+            let point = Point {
+                is_veth,
+                is_counted,
+                method,
+                size,
+            };
+            // The kernel does not accept every combination.
+            if point.datagrams_per_call().is_none() {
+                continue;
+            }
+            match send::measure(&point, &ends, Duration::from_millis(window_ms)) {
+                Ok((sent, received)) => {
+                    for (figure, value) in [
+                        (("sent", "kpps"), sent),
+                        (("arrived", "kpps arrived"), received.unwrap_or(f64::NAN)),
+                        (("sent", "Gbit/s"), sent * size as f64 * 8.0 / 1e6),
+                    ] {
+                        let row = Row::new(scene, contender, figure, round, value);
+                        run.push(row.at(size as f64));
                     }
-                };
-            let gbps = sent * point.size as f64 * 8.0 / 1e6;
-            let rates = [
-                ("sent", "kpps", Some(sent)),
-                ("arrived", "kpps arrived", received),
-            ];
-            for (figure, unit, value) in rates.into_iter().chain([("sent", "Gbit/s", Some(gbps))]) {
-                let row = |value| Row::new(scene, contender, (figure, unit), round, value);
-                value
-                    .into_iter()
-                    .for_each(|value| run.push(row(value).at(point.size as f64)));
+                }
+                Err(error) => eprintln!("{point:?}: {error:#}"),
             }
         }
         eprintln!("round {} of {rounds}", round + 1);
     }
     let named = args.out.as_ref().map(|out| out.join(SECTION.file));
     SECTION.keep(&run, named.as_deref(), !args.quick)
-}
-
-/// Every combination that the kernel accepts, with every `step`-th size.
-fn points(step: usize) -> Vec<(&'static str, &'static str, Point)> {
-    let mut points = Vec::new();
-    for (scene, path, sink) in SCENES {
-        for (contender, method) in METHODS {
-            let sizes = SIZES.into_iter().step_by(step).map(|size| Point {
-                path,
-                method,
-                sink,
-                size,
-            });
-            points.extend(sizes.map(|point| (scene, contender, point)));
-        }
-    }
-    points.retain(|(.., point)| point.datagrams_per_call().is_some());
-    points
 }

@@ -6,15 +6,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
-use convoy_lab::wireguard::TunnelOptions;
+use anyhow::{Result, bail};
 use convoy_rows::plot::{Plot, Scale};
 use convoy_rows::row::{Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
+use itertools::Itertools as _;
 
 use crate::programs;
-use crate::rounds::{Progress, rotated};
+use crate::rounds::{interleaved, perform};
 use crate::tunnel::{Contender, Scene, Set, Stand, scenes};
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
@@ -165,7 +165,7 @@ fn short(name: &str) -> String {
 }
 
 /// Runs the comparison and prints the tables.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let (set, section) = match (args.rootless, args.gateway, args.paths) {
         (true, ..) => (Set::Rootless, &ROOTLESS),
         (_, true, _) => (Set::Gateways, &GATEWAYS),
@@ -177,35 +177,40 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         names => scenes::named(names)?,
     };
     let run = measure(args, set, &scenes)?;
-    let is_whole =
-        args.only.is_empty() && args.contenders.is_empty() && !args.quick && args.reps >= 6;
+    let is_part = !args.only.is_empty() || !args.contenders.is_empty();
+    let is_whole = !is_part && !args.quick && args.reps >= 6;
     section.keep(&run, args.json.as_deref(), is_whole)
 }
 
-fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> anyhow::Result<Run> {
-    ensure!(nix::unistd::geteuid().is_root(), "tunnels need root");
+fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> Result<Run> {
+    programs::ensure_root()?;
     programs::ensure_built(&args.convoy)?;
     let asked = chosen(args, set)?;
-    let (reps, secs) = if args.quick {
-        (1, 1)
-    } else {
-        (args.reps, args.secs)
+    let (reps, secs) = match args.quick {
+        true => (1, 1),
+        false => (args.reps, args.secs),
     };
-    let window = Duration::from_secs(secs);
-    let mut stand = Stand::new(&asked[0], window, &TunnelOptions::default())?.of(set)?;
+    let mut stand = Stand::new(&asked[0], Duration::from_secs(secs))?.of(set)?;
     let mut run = Run::new(Vec::new());
-    let contenders = present(asked, &mut stand, &mut run);
+    let mut contenders = Vec::new();
+    for one in &asked {
+        if let Some(why) = stand.absence(one) {
+            let note = format!("**Not measured: {}**: {why}", one.name);
+            eprintln!("{note}");
+            run.origin.notes.push(note);
+        } else {
+            contenders.push(one);
+        }
+    }
     let programs = contenders.iter().filter(|one| !one.is_variant());
     let versions = programs.filter_map(|one| Some((&*one.name, one.version()?)));
     run.origin.versions = by_version(versions);
-    let bare = [(0, &Contender::bare())];
-    let bare = &bare[usize::from(set != Set::Programs)..];
-    let mut progress = Progress::of(contenders.len() * reps as usize + bare.len());
-    let rounds = (0..reps).flat_map(|round| {
-        let contenders = rotated(&contenders, round).into_iter();
-        contenders.map(move |contender| (round, contender))
-    });
-    for (round, contender) in bare.iter().copied().chain(rounds) {
+    let bare = Contender::bare();
+    let mut steps = interleaved(&contenders, reps);
+    if set == Set::Programs {
+        steps.insert(0, (0, &bare));
+    }
+    perform(steps, |(round, contender)| {
         let before = run.rows.len();
         let measured = stand.start(contender).and_then(|()| {
             let mut tests = scenes::tests_of(scenes).into_iter();
@@ -216,8 +221,10 @@ fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> anyhow::Result<Run> {
             let note = format!("Failed: {name} in round {number}: {error:#}");
             run.origin.notes.push(note);
         }
-        progress.step(&format!("{name}: {}", summary(&run.rows[before..])));
-    }
+        let rows = run.rows[before..].iter().filter(|row| row.at.is_none());
+        let mut figures = rows.map(|row| format!("{} {:.2}", row.scene, row.value));
+        Ok(format!("{name}: {}", figures.join("; ")))
+    })?;
     // In the order of the tables, whatever the order of the tests.
     let place = |row: &Row| scenes.iter().position(|scene| scene.name == row.scene);
     run.rows.sort_by_key(place);
@@ -226,51 +233,28 @@ fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> anyhow::Result<Run> {
 
 /// Names the contenders of each version.
 fn by_version<'a>(versions: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
-    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut known: Vec<(String, String)> = Vec::new();
     for (name, version) in versions {
-        match known.iter_mut().find(|(other, _)| *other == version) {
-            Some((_, names)) => names.push(name),
-            None => known.push((version, vec![name])),
+        match known.iter_mut().find(|(_, other)| *other == version) {
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => known.push((name.to_owned(), version)),
         }
     }
     let texts = known.into_iter();
-    texts
-        .map(|(version, names)| format!("{}: {version}", names.join(", ")))
-        .collect()
-}
-
-/// One line of progress.
-fn summary(rows: &[Row]) -> String {
-    let rows = rows.iter().filter(|row| row.at.is_none());
-    let figures = rows.map(|row| format!("{} {:.2}", row.scene, row.value));
-    figures.collect::<Vec<_>>().join("; ")
+    let texts = texts.map(|(names, version)| format!("{names}: {version}"));
+    texts.collect()
 }
 
 /// The requested contenders, and the one that begins the set.
-fn chosen(args: &Args, set: Set) -> anyhow::Result<Vec<Contender>> {
+fn chosen(args: &Args, set: Set) -> Result<Vec<Contender>> {
     let mut all = set.contenders(&args.convoy, &args.peers);
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     if let Some(stranger) = args.contenders.iter().find(|name| !names.contains(name)) {
         bail!("no contender is called {stranger}: {}", names.join(", "));
     }
-    let (all_asked, first) = (args.contenders.is_empty(), names[0].clone());
-    all.retain(|one| all_asked || one.name == first || args.contenders.contains(&one.name));
+    let (all_asked, first) = (args.contenders.is_empty(), &names[0]);
+    all.retain(|one| all_asked || one.name == *first || args.contenders.contains(&one.name));
     Ok(all)
-}
-
-/// The contenders that can take part here; a note tells why another one cannot.
-fn present(asked: Vec<Contender>, stand: &mut Stand, run: &mut Run) -> Vec<Contender> {
-    let mut contenders = Vec::new();
-    for one in asked {
-        if let Some(why) = stand.absence(&one) {
-            let note = format!("**Not measured: {}**: {why}", one.name);
-            eprintln!("{note}");
-            run.origin.notes.push(note);
-        } else {
-            contenders.push(one);
-        }
-    }
-    contenders
 }
 
 #[cfg(test)]
@@ -296,11 +280,9 @@ mod tests {
     #[test]
     fn convoy_takes_part_in_any_choice_and_a_stranger_is_refused() {
         let mut args = Program::parse_from(["peers", "--contenders", "openvpn"]).args;
-        let names = chosen(&args, Set::Programs)
-            .unwrap()
-            .into_iter()
-            .map(|one| one.name);
-        assert_eq!(names.collect::<Vec<_>>(), ["convoy", "openvpn"]);
+        let names = chosen(&args, Set::Programs).unwrap().into_iter();
+        let names: Vec<_> = names.map(|one| one.name).collect();
+        assert_eq!(names, ["convoy", "openvpn"]);
         args.contenders = vec!["nobody".to_owned()];
         let refused = chosen(&args, Set::Programs).unwrap_err().to_string();
         assert!(refused.contains("boringtun+q"), "{refused}");

@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, ensure};
-use convoy_rows::origin::Origin;
+use anyhow::{Context as _, Result, ensure};
 use convoy_rows::row::{self, Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
+use itertools::Itertools as _;
 use serde_json::Value;
 
 use crate::programs::{self, first_line};
@@ -68,15 +68,12 @@ outside the kernel: packets into the stack buffer, from it into the queue, and r
 };
 
 /// Runs the program and records its result.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let tools = [&args.command[0][..]].into_iter();
     let tools = tools.chain(args.profiles.is_some().then_some("perf"));
     let version = |tool| first_line(Command::new(tool).arg("--version"));
     let versions = tools.map(version).collect::<Result<_, _>>()?;
-    let mut run = Run {
-        origin: Origin::of_command(args.command.clone(), versions),
-        rows: Vec::new(),
-    };
+    let mut run = Run::of_command(args.command.clone(), versions);
     let mut program = Command::new(&args.command[0]);
     let printed = programs::output(program.args(&args.command[1..]).stderr(Stdio::inherit()))?;
     let Some(directory) = &args.profiles else {
@@ -91,26 +88,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Adds the shares of every profile in `directory`; a profile's directory is its scene.
-fn shares(directory: &Path, run: &mut Run) -> anyhow::Result<()> {
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut scenes: Vec<_> = entries
-        .map(|it| it.map(|it| it.path()))
-        .collect::<Result<_, _>>()?;
-    scenes.sort();
-    for scene in scenes {
-        let Ok(text) = fs::read_to_string(scene.join(SHARES)) else {
+fn shares(directory: &Path, run: &mut Run) -> Result<()> {
+    let place = || directory.display().to_string();
+    let entries = fs::read_dir(directory).with_context(place)?;
+    let entries = entries.map(|entry| entry.map(|it| it.path()));
+    for directory in entries.collect::<Result<Vec<_>, _>>()?.into_iter().sorted() {
+        let Ok(text) = fs::read_to_string(directory.join(SHARES)) else {
             continue;
         };
-        let shares: Value =
-            serde_json::from_str(&text).with_context(|| scene.display().to_string())?;
-        let scene = scene
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let daemons = DAEMONS
-            .into_iter()
-            .zip(shares["daemons"].as_array().into_iter().flatten());
+        let scene = directory.file_name().unwrap_or_default();
+        let scene = scene.to_string_lossy();
+        let shares: Value = serde_json::from_str(&text).with_context(|| scene.to_string())?;
+        let daemons = shares["daemons"].as_array().into_iter().flatten();
+        let daemons = DAEMONS.into_iter().zip(daemons);
         for (contender, part) in [(BOTH, &shares["all"])].into_iter().chain(daemons) {
             let mut add = |figure, value: &Value, scale: f64| {
                 let value = value.as_f64().unwrap_or_default() * scale;
@@ -123,24 +113,20 @@ fn shares(directory: &Path, run: &mut Run) -> anyhow::Result<()> {
             add(COPIES, &part["user_copies"]["tunnel"], 100.0);
             add(("", "samples"), &part["samples"], 1.0);
         }
-        if let Some(sends) = shares["sends_per_gb"].as_f64() {
-            run.push(Row::new(&scene, BOTH, SENDS, 0, sends));
-        }
+        let sends = shares["sends_per_gb"].as_f64().unwrap_or(f64::NAN);
+        run.push(Row::new(&scene, BOTH, SENDS, 0, sends));
     }
-    let directory = directory.display();
-    ensure!(!run.rows.is_empty(), "no profile in {directory}");
+    ensure!(!run.rows.is_empty(), "no profile in {}", place());
     Ok(())
 }
 
 /// Copies the flame graph to the result file's directory, without its line breaks.
-fn keep_flame_graph(directory: &Path, result: &Path) -> anyhow::Result<()> {
+fn keep_flame_graph(directory: &Path, result: &Path) -> Result<()> {
     let from = directory.join(PICTURED).join("flamegraph.svg");
     let picture = fs::read_to_string(&from).with_context(|| from.display().to_string())?;
-    let (size, from) = (picture.len(), from.display());
-    ensure!(
-        size < MOST_BYTES,
-        "{from} has {size} bytes, too many to commit"
-    );
+    let (size, name) = (picture.len(), from.display());
+    let is_small = size < MOST_BYTES;
+    ensure!(is_small, "{name} has {size} bytes, too many to commit");
     let to = result.with_file_name(format!("flamegraph-{PICTURED}.svg"));
     // Line breaks within its script and style stay.
     row::write(picture.replace(">\n<", "><").as_bytes(), &to)
@@ -178,17 +164,15 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let path = |name: &str| outer.path().join(name);
         let mut run = Run::new(Vec::new());
-        assert!(
-            shares(outer.path(), &mut run).is_err(),
-            "nothing is there yet"
-        );
+        let nothing = shares(outer.path(), &mut run);
+        assert!(nothing.is_err(), "nothing is there yet");
         for (side, share) in [("gso", "0.125"), ("no-gso", "0.25")] {
             let text = format!(r#"{{"all": {{"udp_sendmsg": {share}}}}}"#);
             row::write(text.as_bytes(), &path(side).join(SHARES)).unwrap();
         }
         shares(outer.path(), &mut run).unwrap();
-        let sent = run.by_round(|row| row.scene == "no-gso" && row.figure == BELOW_SENDMSG.0);
-        assert_eq!(sent[&0], 25.0);
+        let sent = run.select(|row| row.is_of("no-gso", BELOW_SENDMSG));
+        assert_eq!(sent, [25.0]);
         fs::write(path("gso/flamegraph.svg"), "<svg>\n<g/>\n</svg>\n").unwrap();
         keep_flame_graph(outer.path(), &path("profile.jsonl")).unwrap();
         let picture = fs::read_to_string(path("flamegraph-gso.svg")).unwrap();

@@ -8,10 +8,12 @@ mod published;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use convoy_rows::origin;
+use convoy_rows::plot::Plot;
 use convoy_rows::row::{self, Run};
 use convoy_rows::section::{Section, TARGETS};
+use itertools::Itertools as _;
 
 use crate::{forward, growth, packets, peers, soak};
 
@@ -52,7 +54,7 @@ const SECTIONS: [&Section; 7] = [
 type Page = (String, Vec<(&'static str, String)>);
 
 /// Writes the page, or checks that it is current.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let (text, pictures) = page(&args.results)?;
     let pictures = pictures.into_iter();
     let pictures = pictures.map(|(file, svg)| (args.results.join(file), svg));
@@ -68,37 +70,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn page(results: &Path) -> anyhow::Result<Page> {
+fn page(results: &Path) -> Result<Page> {
     let mut text = format!("{HEAD}\n{TARGETS}{}", published::section(results)?);
     let mut pictures = Vec::new();
-    for section in SECTIONS {
-        let Section {
-            title,
-            command,
-            file,
-            ..
-        } = section;
-        text += &format!("\n## {title}\n\n`make {command}`: ");
-        let Some(run) = Run::load(&results.join(file))? else {
-            text += &format!("there is no `{file}` yet.\n");
-            continue;
-        };
-        text += &section.page(&run);
-        let drawn = section.pictures(&run)?;
-        let links = drawn.iter();
-        let links = links.map(|(it, _)| format!("[{}](results/{})", it.title, it.file));
-        let links = links.collect::<Vec<_>>().join(" · ");
-        text += &if links.is_empty() {
-            links
-        } else {
-            format!("\n{links}\n")
-        };
+    // The soak's plot is in README.md.
+    for section in SECTIONS.into_iter().chain([&soak::SECTION]) {
+        let run = Run::load(&results.join(section.file))?;
+        let drawn = run.as_ref().map(|run| section.pictures(run)).transpose()?;
+        let drawn = drawn.unwrap_or_default();
+        if section.file != soak::SECTION.file {
+            let (title, command) = (section.title, section.command);
+            text += &format!("\n## {title}\n\n`make {command}`: ");
+            text += &match &run {
+                Some(run) => section.page(run),
+                None => format!("there is no `{}` yet.\n", section.file),
+            };
+            let link = |plot: &Plot| format!("[{}](results/{})", plot.title, plot.file);
+            let links = drawn.iter().map(|(plot, _)| link(plot)).join(" · ");
+            if !links.is_empty() {
+                text += &format!("\n{links}\n");
+            }
+        }
         pictures.extend(drawn.into_iter().map(|(plot, svg)| (plot.file, svg)));
-    }
-    // Its plot is in README.md.
-    if let Some(run) = Run::load(&results.join(soak::SECTION.file))? {
-        let drawn = soak::SECTION.pictures(&run)?.into_iter();
-        pictures.extend(drawn.map(|(plot, svg)| (plot.file, svg)));
     }
     Ok((text, pictures))
 }
@@ -119,13 +112,11 @@ mod tests {
     #[test]
     fn every_committed_result_can_be_read() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        let files = fs::read_dir(directory)
-            .unwrap()
-            .map(|it| it.unwrap().path());
+        let files = fs::read_dir(directory).unwrap();
+        let files = files.map(|file| file.unwrap().path());
         let files = files.filter(|file| file.extension().is_some_and(|it| it == "jsonl"));
-        let runs: Vec<_> = files
-            .map(|file| Run::load(&file).unwrap().unwrap())
-            .collect();
+        let runs = files.map(|file| Run::load(&file).unwrap().unwrap());
+        let runs: Vec<_> = runs.collect();
         assert!(runs.len() > 12 && runs.iter().all(|run| !run.rows.is_empty()));
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use anyhow::Result;
+
 /// Rotates `all` by one place per round, so that each item takes each place about equally often.
 pub(crate) fn rotated<T>(all: impl IntoIterator<Item = T>, round: u32) -> Vec<T> {
     let mut all: Vec<_> = all.into_iter().collect();
@@ -10,29 +12,22 @@ pub(crate) fn rotated<T>(all: impl IntoIterator<Item = T>, round: u32) -> Vec<T>
     all
 }
 
-/// Prints progress and the estimated time left.
-pub(crate) struct Progress {
-    begin: Instant,
-    done: u32,
-    total: u32,
+/// All items in each round, [rotated].
+pub(crate) fn interleaved<T: Copy>(all: &[T], rounds: u32) -> Vec<(u32, T)> {
+    let round = |round| rotated(all, round).into_iter().map(move |it| (round, *it));
+    (0..rounds).flat_map(round).collect()
 }
 
-impl Progress {
-    pub(crate) fn of(total: usize) -> Self {
-        Self {
-            begin: Instant::now(),
-            done: 0,
-            total: total as u32,
-        }
-    }
-
-    /// Prints that one more step is done.
-    pub(crate) fn step(&mut self, what: &str) {
-        self.done += 1;
-        let left = self.begin.elapsed() / self.done * self.total.saturating_sub(self.done);
-        let (done, total, minutes) = (self.done, self.total, left.as_secs_f64() / 60.0);
+/// Performs the steps in order, and prints what each returns with the estimated time left.
+pub(crate) fn perform<T>(steps: Vec<T>, mut step: impl FnMut(T) -> Result<String>) -> Result<()> {
+    let (began, total) = (Instant::now(), steps.len() as u32);
+    for (done, one) in (1..).zip(steps) {
+        let what = step(one)?;
+        let left = began.elapsed() / done * (total - done);
+        let minutes = left.as_secs_f64() / 60.0;
         eprintln!("[{done}/{total}, {minutes:.1} min left] {what}");
     }
+    Ok(())
 }
 
 #[cfg(test)]

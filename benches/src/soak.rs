@@ -18,7 +18,6 @@
 
 mod events;
 mod hub;
-mod observed;
 mod samples;
 mod streams;
 mod verdict;
@@ -27,16 +26,18 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use convoy_lab::measure::Host;
 use convoy_rows::origin;
+use convoy_rows::plot::{Plot, Scale};
 use convoy_rows::row::Run;
+use convoy_rows::section::Section;
 
+use crate::agent::ends;
 use crate::programs::{self, first_line};
 use hub::{Hub, SPOKES};
-use observed::Observed;
-pub(crate) use observed::SECTION;
-use streams::{Load, STREAMS, Sockets, Stream};
+use samples::Observed;
+use streams::{Load, STREAMS, Sockets};
 
 /// Runs load, rekeys and events on a hub with four spokes; writes verdicts, a result file and a plot
 #[derive(Debug, clap::Args)]
@@ -55,8 +56,28 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
+pub(crate) const SECTION: Section = Section {
+    title: "Soak",
+    command: "soak",
+    file: "soak.jsonl",
+    tables: &[],
+    plots: &[Plot::new(
+        "soak.svg",
+        "Convoy soak: hub with 4 spokes, TCP both ways",
+        ("time (s)", Scale::Linear),
+        &[
+            ("TCP goodput", "Mbit/s", Scale::Linear),
+            ("round trip", "ms", Scale::Logarithmic),
+            ("memory, VmRSS", "MiB", Scale::Linear),
+            ("descriptors", "open", Scale::Linear),
+            ("drops", "packets/s", Scale::Linear),
+        ],
+    )],
+    legend: "",
+};
+
 /// Runs the load, judges the result, and writes and prints it.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     programs::ensure_built(&args.program)?;
     let version = |program| first_line(Command::new(program).arg("--version"));
     let versions = [version(args.program.as_os_str())?, version("wg".as_ref())?];
@@ -72,7 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn observe(args: &Args) -> anyhow::Result<Observed> {
+fn observe(args: &Args) -> Result<Observed> {
     let hub = Hub::start(&args.program)?;
     let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
     let mut observed = Observed {
@@ -84,16 +105,16 @@ fn observe(args: &Args) -> anyhow::Result<Observed> {
     };
     let connections = (0..SPOKES.len()).map(|number| streams::open(&hub, number));
     let connections: Vec<[Sockets; 2]> = connections.collect::<Result<_, _>>()?;
-    let probers = hub.spokes.iter().map(|spoke| samples::probers(&hub, spoke));
+    let probers = hub.spokes.iter();
+    let probers = probers.map(|spoke| ends(&spoke.namespace, &hub.hub.namespace));
     let mut probers = probers.collect::<Result<Vec<_>, _>>()?;
     let mut round_trips = vec![Vec::new(); probers.len()];
-    let mut streams = vec![Stream::default(); STREAMS];
-    let mut events = Vec::new();
+    let (mut streams, mut events) = (vec![None; STREAMS], Vec::new());
     let (load, to) = (&Load::new(args.rate), hub.hub.inner_v4());
     thread::scope(|scope| {
         let carried = connections.as_flattened().iter().zip(&mut streams);
         for (number, (ends, stream)) in carried.enumerate() {
-            scope.spawn(move || *stream = load.carry(number, ends));
+            scope.spawn(move || *stream = Some(load.carry(number, ends)));
         }
         for (ends, found) in probers.iter_mut().zip(&mut round_trips) {
             scope.spawn(move || *found = samples::probe(ends, to, load));
@@ -104,6 +125,7 @@ fn observe(args: &Args) -> anyhow::Result<Observed> {
         load.end();
     });
     samples::add_round_trips(&mut observed.samples, &round_trips.concat());
-    (observed.streams, observed.events) = (streams, events);
+    observed.streams = streams.into_iter().flatten().collect();
+    observed.events = events;
     Ok(observed)
 }

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use convoy_rows::row::{Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
+use itertools::Itertools as _;
 use serde_json::Value;
 
 use crate::programs;
@@ -50,7 +51,7 @@ pub(crate) const SECTION: Section = Section {
 };
 
 /// Runs `program speedtest --json` with `options`.
-pub(crate) fn output(program: &Path, options: &str) -> anyhow::Result<Value> {
+pub(crate) fn output(program: &Path, options: &str) -> Result<Value> {
     let mut speedtest = Command::new(program);
     speedtest.args(["speedtest", "--json"]);
     speedtest.args(options.split_whitespace());
@@ -76,6 +77,7 @@ pub(crate) fn figures(
 /// Adds the rows of a whole output: of one configuration, or of two that were compared.
 pub(crate) fn add(output: &Value, run: &mut Run) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     for test in list(&output["runs"]) {
         let name = test["name"].as_str().unwrap_or_default();
         for (figure, value, is_limited) in figures(output, name) {
@@ -84,44 +86,39 @@ pub(crate) fn add(output: &Value, run: &mut Run) {
         for end in ["sender", "receiver"] {
             for (thread, cost) in test["threads"][end].as_object().into_iter().flatten() {
                 let figure = format!("{end}'s {thread}");
-                let value = cost.as_f64().unwrap_or_default();
-                run.push(Row::new(name, THREADS, (&figure, "CPU s/GB"), 0, value));
+                run.push(Row::new(
+                    name,
+                    THREADS,
+                    (&figure, "CPU s/GB"),
+                    0,
+                    number(cost),
+                ));
             }
         }
         for scene in HISTOGRAMS.iter().filter(|_| name == UPLOAD) {
             for (size, count) in list(&test["histograms"][scene]).iter().enumerate() {
-                let count = count.as_f64().unwrap_or_default();
-                run.push(Row::new(scene, "convoy", ("", "times"), 0, count).at(size as f64));
+                let row = Row::new(scene, "convoy", ("", "times"), 0, number(count));
+                run.push(row.at(size as f64));
             }
         }
     }
-    let whole = [
-        ("bare veth", "Gbit/s", output["ceiling"]["gbps"].as_f64()),
-        (
-            "peak memory",
-            "MB",
-            output["peak_memory_bytes"]
-                .as_f64()
-                .map(|bytes| bytes / 1e6),
-        ),
-    ];
-    for (scene, unit, value) in whole {
-        value
-            .into_iter()
-            .for_each(|value| run.push(Row::new(scene, "", ("", unit), 0, value)));
-    }
+    let (bare, memory) = (&output["ceiling"]["gbps"], &output["peak_memory_bytes"]);
+    run.push(Row::new("bare veth", "", ("", "Gbit/s"), 0, number(bare)));
+    run.push(Row::new(
+        "peak memory",
+        "",
+        ("", "MB"),
+        0,
+        number(memory) / 1e6,
+    ));
     let compare = &output["compare"];
     for test in list(&compare["tests"]) {
         let name = test["name"].as_str().unwrap_or_default();
         let figure = FIGURES.iter().find(|(key, _)| test["figure"] == *key);
-        let Some((_, figure)) = figure else {
-            continue;
-        };
-        for side in ["a", "b"] {
+        for (side, (_, figure)) in ["a", "b"].iter().cartesian_product(figure) {
             let contender = compare[side]["name"].as_str().unwrap_or_default();
             for (round, value) in (0..).zip(list(&test[side]["values"])) {
-                let value = value.as_f64().unwrap_or_default();
-                run.push(Row::new(name, contender, *figure, round, value));
+                run.push(Row::new(name, contender, *figure, round, number(&value)));
             }
         }
     }

@@ -11,7 +11,8 @@
 //!
 //! 1. [`scenes`]: the table of all scenes; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the scenes.
-//! 3. [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end that need no root; [`gateway`]: gateways there; [`paths`]: clients, a hub and a TURN server; [`syscalls`]: their cost.
+//! 3. [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end that need no root; [`gateway`]:
+//!    gateways there; [`paths`]: clients, a hub and a TURN server.
 
 pub(crate) mod contender;
 mod gateway;
@@ -21,7 +22,6 @@ mod processes;
 mod rootless;
 pub(crate) mod scenes;
 mod stand;
-pub(crate) mod syscalls;
 
 pub(crate) use contender::{Contender, Set};
 pub(crate) use scenes::Scene;

@@ -1,7 +1,7 @@
 //! Targets as data: what a contender must reach beside others, in a scene.
 
 use crate::ratio::Ratio;
-use crate::row::{Run, is_more_better};
+use crate::row::{Run, decimals, is_more_better};
 use crate::table;
 
 /// Demand on a figure.
@@ -15,12 +15,8 @@ enum Aim {
     Below(f64),
 }
 
-struct Claim {
-    scene: &'static str,
-    one: &'static str,
-    others: &'static [&'static str],
-    aim: Aim,
-}
+/// Scene, contender, the others, and what the contender must reach beside them.
+type Claim = (&'static str, &'static str, &'static [&'static str], Aim);
 
 const WIREGUARDS: &[&str] = &[
     "wireguard-go",
@@ -42,105 +38,81 @@ use Aim::{AtLeast, AtMost, Below};
 
 /// All targets. One shows where its contenders were measured.
 const CLAIMS: [Claim; 24] = [
-    of("tcp-up", "convoy", WIREGUARDS, AtLeast(1.25)),
-    of("tcp-down", "convoy", WIREGUARDS, AtLeast(1.25)),
-    of("tcp-4", "convoy", WIREGUARDS, AtLeast(1.25)),
-    of("tcp-both", "convoy", WIREGUARDS, AtLeast(1.25)),
-    of("tcp-up-cpu", "convoy", WIREGUARDS, AtMost(0.8)),
-    of("ping-tcp", "convoy", WIREGUARDS, AtMost(1.2)),
-    of("tcp-cut", "convoy", WIREGUARDS, AtLeast(1.8)),
-    of("udp-1200", "convoy", WIREGUARDS, AtLeast(2.0)),
-    of("udp-64", "convoy", WIREGUARDS, AtLeast(1.1)),
-    of("udp-200k", "convoy", WIREGUARDS, AtLeast(2.0)),
-    of("ping-idle", "convoy", WIREGUARDS, AtMost(1.2)),
-    of("cpu-idle", "convoy", WIREGUARDS, Below(1.0)),
-    of("memory", "convoy", WIREGUARDS, Below(24.0)),
-    of("tcp-up", "exec", &["convoy"], AtLeast(0.97)),
-    of("tcp-up", "ports", &["convoy"], AtLeast(0.85)),
-    of("tcp-up", "ports", ROOTLESS, AtLeast(3.0)),
-    of("tcp-up", "ports-smoltcp", ROOTLESS, AtLeast(1.5)),
-    of("tcp-far-1", "ports-smoltcp", &["convoy"], AtLeast(0.7)),
-    of("tcp-up", "nat", &["masquerade"], AtLeast(0.8)),
-    of("tcp-down", "nat", &["masquerade"], AtLeast(0.8)),
+    ("tcp-up", "convoy", WIREGUARDS, AtLeast(1.25)),
+    ("tcp-down", "convoy", WIREGUARDS, AtLeast(1.25)),
+    ("tcp-4", "convoy", WIREGUARDS, AtLeast(1.25)),
+    ("tcp-both", "convoy", WIREGUARDS, AtLeast(1.25)),
+    ("tcp-up-cpu", "convoy", WIREGUARDS, AtMost(0.8)),
+    ("ping-tcp", "convoy", WIREGUARDS, AtMost(1.2)),
+    ("tcp-cut", "convoy", WIREGUARDS, AtLeast(1.8)),
+    ("udp-1200", "convoy", WIREGUARDS, AtLeast(2.0)),
+    ("udp-64", "convoy", WIREGUARDS, AtLeast(1.1)),
+    ("udp-200k", "convoy", WIREGUARDS, AtLeast(2.0)),
+    ("ping-idle", "convoy", WIREGUARDS, AtMost(1.2)),
+    ("cpu-idle", "convoy", WIREGUARDS, Below(1.0)),
+    ("memory", "convoy", WIREGUARDS, Below(24.0)),
+    ("tcp-up", "exec", &["convoy"], AtLeast(0.97)),
+    ("tcp-up", "ports", &["convoy"], AtLeast(0.85)),
+    ("tcp-up", "ports", ROOTLESS, AtLeast(3.0)),
+    ("tcp-up", "ports-smoltcp", ROOTLESS, AtLeast(1.5)),
+    ("tcp-far-1", "ports-smoltcp", &["convoy"], AtLeast(0.7)),
+    ("tcp-up", "nat", &["masquerade"], AtLeast(0.8)),
+    ("tcp-down", "nat", &["masquerade"], AtLeast(0.8)),
     // Splicing must be at least as fast as the best other forwarder. Copying by 64 KiB is compared with tokio's own
     // copy where the processor is the limit, which the figure per CPU second shows.
-    of("relayed", SPLICE, FORWARDERS, AtLeast(1.0)),
-    of("relayed-cpu", SPLICE, FORWARDERS, AtLeast(1.0)),
-    of("relayed", COPY, TOKIO, AtLeast(1.5)),
-    of("relayed-cpu", COPY, TOKIO, AtLeast(1.5)),
+    ("relayed", SPLICE, FORWARDERS, AtLeast(1.0)),
+    ("relayed-cpu", SPLICE, FORWARDERS, AtLeast(1.0)),
+    ("relayed", COPY, TOKIO, AtLeast(1.5)),
+    ("relayed-cpu", COPY, TOKIO, AtLeast(1.5)),
 ];
-
-const fn of(
-    scene: &'static str,
-    one: &'static str,
-    others: &'static [&'static str],
-    aim: Aim,
-) -> Claim {
-    Claim {
-        scene,
-        one,
-        others,
-        aim,
-    }
-}
 
 /// Title of a column that every table of targets has.
 pub(crate) const HEAD: &str = "ratio (95 %)";
 
 /// The table of all targets whose contenders were measured; empty if there are none.
 pub(crate) fn table(run: &Run) -> String {
-    let rows: Vec<_> = CLAIMS.iter().filter_map(|claim| claim.cells(run)).collect();
+    let rows: Vec<_> = CLAIMS
+        .iter()
+        .filter_map(|claim| cells(claim, run))
+        .collect();
     match rows.is_empty() {
         true => String::new(),
         false => table::markdown("target | figures | ratio (95 %) | bound | met", rows),
     }
 }
 
-impl Claim {
-    fn cells(&self, run: &Run) -> Option<Vec<String>> {
-        let row = run.rows.iter().find(|row| row.scene == self.scene)?;
-        let best = self.best(run, is_more_better(&row.unit))?;
-        let mut ratio = run.ratio(self.scene, self.one, best);
-        let (bound, judged) = match self.aim {
-            AtLeast(limit) => (
-                format!("≥ {limit} ×"),
-                ratio.clone()?.judge(|it| it >= limit),
-            ),
-            AtMost(limit) => (
-                format!("≤ {limit} ×"),
-                ratio.clone()?.judge(|it| it <= limit),
-            ),
-            Below(limit) => {
-                let own = run.values(self.scene, self.one).into_values().collect();
-                let own = Ratio::of(own)?.judge(|it| it <= limit);
-                ratio = None;
-                (format!("≤ {limit}"), own)
-            }
-        };
-        let figures = [self.one, best].map(|name| {
-            table::number(
-                run.median(self.scene, name),
-                crate::row::decimals(&row.unit),
-            )
-        });
-        Some(vec![
-            format!("{}: {} : {best}", row.label(), self.one),
-            figures.join(" : "),
-            table::cell(ratio.map(|ratio| ratio.text())),
-            bound,
-            judged.to_owned(),
-        ])
-    }
-
-    /// The other contender with the best median.
-    fn best(&self, run: &Run, is_more_better: bool) -> Option<&'static str> {
-        run.median(self.scene, self.one)?;
-        let sign = if is_more_better { 1.0 } else { -1.0 };
-        let others = self.others.iter();
-        let medians = others.filter_map(|name| Some((run.median(self.scene, name)? * sign, *name)));
-        let best = medians.max_by(|(a, _), (b, _)| a.total_cmp(b));
-        best.map(|(_, name)| name)
-    }
+fn cells((scene, one, others, aim): &Claim, run: &Run) -> Option<Vec<String>> {
+    let row = run.rows.iter().find(|row| row.scene == *scene)?;
+    let own = run.median(scene, one)?;
+    let sign = if is_more_better(&row.unit) { 1.0 } else { -1.0 };
+    let medians = others.iter();
+    let medians = medians.filter_map(|name| Some((run.median(scene, name)?, *name)));
+    let (others, best) = medians.max_by(|(a, _), (b, _)| (a * sign).total_cmp(&(b * sign)))?;
+    let ratio = run.ratio(scene, one, best);
+    let (bound, ratio, judged) = match *aim {
+        AtLeast(limit) => (
+            format!("≥ {limit} ×"),
+            ratio.clone(),
+            ratio?.judge(|it| it >= limit),
+        ),
+        AtMost(limit) => (
+            format!("≤ {limit} ×"),
+            ratio.clone(),
+            ratio?.judge(|it| it <= limit),
+        ),
+        Below(limit) => {
+            let own = Ratio::of(run.values(scene, one).into_values().collect())?;
+            (format!("≤ {limit}"), None, own.judge(|it| it <= limit))
+        }
+    };
+    let figures = [own, others].map(|it| table::number(Some(it), decimals(&row.unit)));
+    Some(vec![
+        format!("{}: {one} : {best}", row.label()),
+        figures.join(" : "),
+        table::cell(ratio.map(|ratio| ratio.text())),
+        bound,
+        judged.to_owned(),
+    ])
 }
 
 #[cfg(test)]

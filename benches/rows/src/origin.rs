@@ -1,8 +1,8 @@
 //! The machine, versions and command line behind a result.
 
-use std::{env, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use convoy_lab::measure::Host;
 use serde::{Deserialize, Serialize};
 
@@ -30,13 +30,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Origin of a run of this program that starts now.
-    pub(crate) fn of_this_run(versions: Vec<String>) -> Self {
-        Self::of_command(env::args().collect(), versions)
-    }
-
     /// Origin of a run of `command` that starts now.
-    pub fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
+    pub(crate) fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
         let now = jiff::Timestamp::now();
         Self {
             host: Host::of_this_machine(),
@@ -66,7 +61,7 @@ impl Origin {
 ///
 /// # Errors
 /// Outside a repository, or without git.
-pub fn commit_of(tree: &Path) -> anyhow::Result<String> {
+pub fn commit_of(tree: &Path) -> Result<String> {
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
         let output = git.arg("-C").arg(tree).args(arguments).output()?;

@@ -4,8 +4,10 @@
 
 use std::ops::Range;
 
+use anyhow::Result;
 use convoy_lab::measure::Sample;
-use plotters::coord::{Shift, types::RangedCoordf64};
+use itertools::Itertools as _;
+use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -106,13 +108,14 @@ impl Plot {
         (x_label, x_scale): (&'static str, Scale),
         panels: Panels,
     ) -> Self {
+        let has_range = false;
         Self {
             file,
             title,
             x_label,
             x_scale,
             panels,
-            has_range: false,
+            has_range,
         }
     }
 
@@ -123,7 +126,7 @@ impl Plot {
     }
 
     /// Draws the rows of `run` as a single-line SVG document; `None` if none has a place in a panel.
-    pub fn svg(&self, run: &Run) -> anyhow::Result<Option<String>> {
+    pub fn svg(&self, run: &Run) -> Result<Option<String>> {
         for (style, font) in [
             (FontStyle::Normal, dejavu::sans::regular()),
             (FontStyle::Bold, dejavu::sans::bold()),
@@ -156,41 +159,32 @@ impl Plot {
         }
         whole.present()?;
         drop((whole, head, rest));
-        Ok(Some(
-            document.lines().map(str::trim).collect::<String>() + "\n",
-        ))
+        let line: String = document.lines().map(str::trim).collect();
+        Ok(Some(line + "\n"))
     }
 
     /// Collects the lines of a panel: medians of each contender, over their range.
     fn panel(&self, (scene, unit, scale): (&str, &str, Scale), run: &Run) -> Panel {
-        let rows = run.rows.iter();
-        let rows: Vec<_> = rows
-            .filter(|row| row.scene == scene && row.unit == unit && row.at.is_some())
-            .collect();
-        let mut contenders: Vec<&str> = Vec::new();
-        for row in &rows {
-            if !contenders.contains(&&row.contender[..]) {
-                contenders.push(&row.contender);
-            }
-        }
-        let is_named = contenders.len() > 1;
-        let lines = contenders.iter().zip(COLOURS.iter().cycle());
-        let lines = lines.flat_map(|(name, colour)| {
-            let own = rows.iter().filter(|row| row.contender == *name);
-            let samples = samples(own.copied());
-            let line = |name: &str, colour, value: fn(&Sample) -> f64| Line {
-                name: name.to_owned(),
-                colour,
-                points: samples.iter().map(|(at, it)| (*at, value(it))).collect(),
+        let is_here = |row: &&Row| row.scene == scene && row.unit == unit && row.at.is_some();
+        let rows: Vec<_> = run.rows.iter().filter(is_here).collect();
+        let contenders: Vec<_> = rows.iter().map(|row| &row.contender[..]).unique().collect();
+        let mut lines = Vec::new();
+        for (name, colour) in contenders.iter().zip(COLOURS.iter().cycle()) {
+            let samples = samples(rows.iter().copied().filter(|row| row.contender == *name));
+            let mut add = |name: &str, colour: RGBColor, value: fn(&Sample) -> f64| {
+                lines.push(Line {
+                    name: name.to_owned(),
+                    colour,
+                    points: samples.iter().map(|(at, it)| (*at, value(it))).collect(),
+                });
             };
-            let shown = if is_named { *name } else { "" };
-            let mut lines = vec![line(shown, *colour, |it| it.median)];
             if self.has_range {
-                lines.insert(0, line("", GREY, |it| it.min));
-                lines.insert(0, line("", GREY, |it| it.max));
+                add("", GREY, |it| it.max);
+                add("", GREY, |it| it.min);
             }
-            lines
-        });
+            let shown = if contenders.len() > 1 { *name } else { "" };
+            add(shown, *colour, |it| it.median);
+        }
         let label = match self.panels.iter().all(|(other, ..)| *other == scene) {
             true => unit.to_owned(),
             false => format!("{scene} ({unit})"),
@@ -198,26 +192,23 @@ impl Plot {
         Panel {
             label,
             scale,
-            lines: lines.collect(),
+            lines,
         }
     }
 
     /// Draws the title, the subtitle and the legend of marks.
-    fn draw_head(&self, head: &Area<'_>, origin: &str, marks: &[Mark<'_>]) -> anyhow::Result<()> {
+    fn draw_head(&self, head: &Area<'_>, origin: &str, marks: &[Mark<'_>]) -> Result<()> {
         let mut x = Y_AXIS as i32 + 8;
         let large = (FONT, 22).into_font().style(FontStyle::Bold);
         head.draw(&Text::new(self.title, (x, 10), large))?;
         let small = (FONT, 14).into_font().color(&BLACK.mix(0.7));
-        let range = if self.has_range {
-            " · medians; grey: lowest and highest"
-        } else {
-            ""
+        let range = match self.has_range {
+            true => " · medians; grey: lowest and highest",
+            false => "",
         };
         head.draw(&Text::new(format!("{origin}{range}"), (x, 38), small))?;
-        let mut legend: Vec<_> = marks.iter().map(|it| (it.kind, it.colour)).collect();
-        legend.sort_unstable_by_key(|(kind, _)| *kind);
-        legend.dedup();
-        for (name, colour) in legend {
+        let legend = marks.iter().map(|it| (it.kind, it.colour));
+        for (name, colour) in legend.sorted_by_key(|(kind, _)| *kind).dedup() {
             head.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
             head.draw(&Text::new(name, (x + 20, 63), (FONT, 14).into_font()))?;
             x += 46 + name.chars().count() as i32 * LETTER;
@@ -232,7 +223,7 @@ impl Plot {
         marks: &[Mark<'_>],
         area: &Area<'_>,
         foot: u32,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let up = panel.scale.ends(panel.places(), HEADROOM);
         let mut chart = ChartBuilder::on(area)
             .margin_top(26)
@@ -261,16 +252,20 @@ impl Plot {
             let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
-        let mut right = WIDTH as i32 - 24;
         for line in &panel.lines {
-            line.draw(self.x_scale, panel.scale, &mut chart)?;
+            let points = thinned(&line.points).into_iter();
+            let points =
+                points.map(|(at, value)| (self.x_scale.place(at), panel.scale.place(value)));
+            let points: Points = points.filter(|(_, place)| place.is_finite()).collect();
+            chart.draw_series(LineSeries::new(points.iter().copied(), line.colour))?;
+            if points.len() <= FEW {
+                let dot = |point: &_| Circle::new(*point, 3, line.colour.filled());
+                chart.draw_series(points.iter().map(dot))?;
+            }
         }
-        for line in panel
-            .lines
-            .iter()
-            .rev()
-            .filter(|line| !line.name.is_empty())
-        {
+        let mut right = WIDTH as i32 - 24;
+        let named = panel.lines.iter().filter(|line| !line.name.is_empty());
+        for line in named.rev() {
             let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
             let style = style.pos(Pos::new(HPos::Right, VPos::Top));
             area.draw(&Text::new(&line.name[..], (right, 7), style))?;
@@ -282,28 +277,30 @@ impl Plot {
 
 /// Samples by place, in ascending order.
 fn samples<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(f64, Sample)> {
-    let mut values: Vec<_> = rows.filter_map(|row| Some((row.at?, row.value))).collect();
-    values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let places = values.chunk_by(|a, b| a.0 == b.0);
-    let of = |place: &[(f64, f64)]| {
+    let values = rows.filter_map(|row| Some((row.at?, row.value)));
+    let values: Vec<_> = values.sorted_by(|a, b| a.0.total_cmp(&b.0)).collect();
+    let samples = values.chunk_by(|a, b| a.0 == b.0).filter_map(|place| {
         let values = place.iter().map(|(_, value)| *value);
         Some((place[0].0, Sample::of(values.collect())?))
-    };
-    places.filter_map(of).collect()
+    });
+    samples.collect()
 }
 
 fn marks(rows: &[Row]) -> Vec<Mark<'_>> {
-    let mut kinds: Vec<&str> = Vec::new();
     let events = rows.iter().filter(|row| row.scene == EVENTS);
+    let kinds: Vec<_> = events
+        .clone()
+        .map(|row| &row.contender[..])
+        .unique()
+        .collect();
+    // The first two colours are those of lines.
+    let colours = COLOURS.iter().cycle().skip(2);
     let marks = events.filter_map(|row| {
-        if !kinds.contains(&&row.contender[..]) {
-            kinds.push(&row.contender);
-        }
-        let kind = kinds.iter().position(|kind| *kind == row.contender)?;
+        let mut kinds = kinds.iter().zip(colours.clone());
+        let (kind, colour) = kinds.find(|(kind, _)| **kind == row.contender)?;
         Some(Mark {
-            kind: &row.contender,
-            // The first two colours are those of lines.
-            colour: COLOURS[(kind + 2) % COLOURS.len()],
+            kind,
+            colour: *colour,
             span: row.at?..row.value,
         })
     });
@@ -316,25 +313,6 @@ impl Panel {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let places = points.map(|point| self.scale.place(point.1));
         places.filter(|place| place.is_finite())
-    }
-}
-
-impl Line {
-    fn draw(
-        &self,
-        x: Scale,
-        y: Scale,
-        chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<RangedCoordf64, RangedCoordf64>>,
-    ) -> anyhow::Result<()> {
-        let points = thinned(&self.points).into_iter();
-        let points = points.map(|(at, value)| (x.place(at), y.place(value)));
-        let points: Points = points.filter(|(_, place)| place.is_finite()).collect();
-        chart.draw_series(LineSeries::new(points.iter().copied(), self.colour))?;
-        if points.len() <= FEW {
-            let dot = |point: &_| Circle::new(*point, 3, self.colour.filled());
-            chart.draw_series(points.iter().map(dot))?;
-        }
-        Ok(())
     }
 }
 
@@ -367,9 +345,7 @@ impl Scale {
 
     /// The ends of an axis that holds `places`, with `room` above the highest value.
     fn ends(self, places: impl Iterator<Item = f64>, room: f64) -> Range<f64> {
-        let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| {
-            (it.min(low), it.max(high))
-        });
+        let (low, high) = places.minmax().into_option().unwrap_or_default();
         match self {
             Self::Linear => low.min(0.0)..(high * room).max(low.min(0.0) + 1.0),
             Self::Logarithmic => low.floor()..(high + room.log10()).ceil().max(low.floor() + 1.0),
@@ -395,14 +371,8 @@ mod tests {
         let points: Points = (0..86_400).map(|s| (f64::from(s), value(s))).collect();
         let few = thinned(&points);
         assert!(few.len() <= MOST_POINTS && few.contains(&(40_000.0, 99.0)));
-        let plot = Plot {
-            file: "a.svg",
-            title: "A title",
-            x_label: "time (s)",
-            x_scale: Scale::Linear,
-            panels: &[("load", "kpps", Scale::Linear)],
-            has_range: false,
-        };
+        let panels = &[("load", "kpps", Scale::Linear)];
+        let plot = Plot::new("a.svg", "A title", ("time (s)", Scale::Linear), panels);
         let mut run = Run::new(Vec::new());
         assert!(plot.svg(&run).unwrap().is_none());
         for contender in ["sent", "arrived"] {
@@ -412,9 +382,10 @@ mod tests {
         let event = Row::new(EVENTS, "outage", ("", "s"), 0, 20.0);
         run.push(event.at(10.0));
         let svg = plot.svg(&run).unwrap().unwrap();
-        for text in [
+        let texts = [
             "A title", "time (s)", "kpps", "sent", "arrived", "outage", "100",
-        ] {
+        ];
+        for text in texts {
             assert!(svg.contains(&format!(">{text}<")), "{text}: {svg}");
         }
         assert_eq!(svg.lines().count(), 1);

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::{fs, io};
+use std::{env, fs, io};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +116,16 @@ impl Row {
         self
     }
 
+    /// Whether it is this figure of a scene.
+    pub fn is_of(&self, scene: &str, (figure, unit): (&str, &str)) -> bool {
+        self.scene == scene && self.figure == figure && self.unit == unit
+    }
+
+    /// Its place on the axis, or 0.
+    pub fn place(&self) -> f64 {
+        self.at.unwrap_or_default()
+    }
+
     /// The figure with its unit.
     pub fn label(&self) -> String {
         match (&self.figure[..], &self.unit[..]) {
@@ -129,8 +139,13 @@ impl Row {
 impl Run {
     /// A run of this program that starts now.
     pub fn new(versions: Vec<String>) -> Self {
+        Self::of_command(env::args().collect(), versions)
+    }
+
+    /// A run of `command` that starts now.
+    pub fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
         Self {
-            origin: Origin::of_this_run(versions),
+            origin: Origin::of_command(command, versions),
             rows: Vec::new(),
         }
     }
@@ -142,15 +157,18 @@ impl Run {
         }
     }
 
-    /// Values of the rows that `is_in` selects, by round.
-    pub fn by_round(&self, is_in: impl Fn(&Row) -> bool) -> BTreeMap<u32, f64> {
+    /// Values of the rows that `is_in` selects, in the order of measurement.
+    pub fn select(&self, is_in: impl Fn(&Row) -> bool) -> Vec<f64> {
         let rows = self.rows.iter().filter(|row| is_in(row));
-        rows.map(|row| (row.round, row.value)).collect()
+        rows.map(|row| row.value).collect()
     }
 
     /// Values of a contender in a scene, by round.
     pub fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
-        self.by_round(|row| row.scene == scene && row.contender == contender && row.at.is_none())
+        let rows = self.rows.iter().filter(|row| row.at.is_none());
+        rows.filter(|row| row.scene == scene && row.contender == contender)
+            .map(|row| (row.round, row.value))
+            .collect()
     }
 
     /// Median of a contender in a scene.
@@ -171,7 +189,7 @@ impl Run {
     ///
     /// # Errors
     /// Names the file, the line and the place in it.
-    pub fn load(file: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn load(file: &Path) -> Result<Option<Self>> {
         let text = match fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| file.display().to_string())?,
@@ -188,7 +206,7 @@ impl Run {
     }
 
     /// Writes a result file, and prints its path.
-    pub fn save(&self, file: &Path) -> anyhow::Result<()> {
+    pub fn save(&self, file: &Path) -> Result<()> {
         let mut text = serde_json::to_string(&self.origin)? + "\n";
         for row in &self.rows {
             text += &(serde_json::to_string(row)? + "\n");
@@ -200,7 +218,7 @@ impl Run {
 }
 
 /// Writes a file and creates its directory.
-pub fn write(bytes: &[u8], file: &Path) -> anyhow::Result<()> {
+pub fn write(bytes: &[u8], file: &Path) -> Result<()> {
     let directory = file.parent().map_or(Ok(()), fs::create_dir_all);
     let written = directory.and_then(|()| fs::write(file, bytes));
     written.with_context(|| file.display().to_string())

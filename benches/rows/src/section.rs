@@ -7,6 +7,7 @@ use crate::origin;
 use crate::plot::Plot;
 use crate::row::{self, Row, Run};
 use crate::table::Table;
+use anyhow::Result;
 
 /// A command's result: where it is kept, and what shows it.
 pub struct Section {
@@ -60,59 +61,51 @@ impl Section {
     /// The same for the page: without details, and without [`TARGETS`].
     pub fn page(&self, run: &Run) -> String {
         let is_detail = |row: &Row| DETAILS.iter().any(|it| row.scene.contains(it));
-        let rows = run
-            .rows
-            .iter()
-            .filter(|row| !is_detail(row) && !row.contender.ends_with("+q"));
-        self.text_of(run, &rows.cloned().collect::<Vec<_>>())
+        let mut rows = run.rows.clone();
+        rows.retain(|row| !is_detail(row) && !row.contender.ends_with("+q"));
+        self.text_of(run, &rows)
     }
 
     fn text_of(&self, run: &Run, shown: &[Row]) -> String {
-        let mut text = run.origin.paragraph();
-        for table in [claim::table(run)]
+        let tables = self.tables.iter().map(|table| table.text(shown));
+        let tables: String = [claim::table(run)]
             .into_iter()
-            .chain(self.tables.iter().map(|it| it.text(shown)))
-        {
-            text += &if table.is_empty() {
-                table
-            } else {
-                format!("\n{table}")
-            };
-        }
+            .chain(tables)
+            .filter(|table| !table.is_empty())
+            .map(|table| format!("\n{table}"))
+            .collect();
+        let mut text = run.origin.paragraph() + &tables;
         if text.contains("\\* |") {
             text += LIMITED;
         }
         if !self.legend.is_empty() {
             text += &format!("\n{}\n", self.legend);
         }
-        let notes = merged(&run.origin.notes).into_iter();
-        let notes: String = notes.map(|note| format!("- {note}\n")).collect();
-        if notes.is_empty() {
-            text
-        } else {
-            format!("{text}\n{notes}")
+        let notes = merged(&run.origin.notes);
+        if !notes.is_empty() {
+            text += &format!("\n- {}\n", notes.join("\n- "));
         }
+        text
     }
 
     /// Prints a result. Writes it and its plots to `named`, or if that is absent and the result is `whole`, to the usual
     /// file: a partial or trial run is kept only in a named file.
-    pub fn keep(&self, run: &Run, named: Option<&Path>, whole: bool) -> anyhow::Result<()> {
+    pub fn keep(&self, run: &Run, named: Option<&Path>, whole: bool) -> Result<()> {
         println!("{}", self.text(run));
-        let Some(file) = self.file(named, whole) else {
-            return Ok(());
-        };
-        run.save(&file)?;
-        for (plot, svg) in self.pictures(run)? {
-            row::write(svg.as_bytes(), &file.with_file_name(plot.file))?;
+        if let Some(file) = self.file(named, whole) {
+            run.save(&file)?;
+            for (plot, svg) in self.pictures(run)? {
+                row::write(svg.as_bytes(), &file.with_file_name(plot.file))?;
+            }
         }
         Ok(())
     }
 
     /// Draws the plots that have points.
-    pub fn pictures(&self, run: &Run) -> anyhow::Result<Vec<(&'static Plot, String)>> {
-        let drawn = self.plots.iter().map(|plot| Ok((plot, plot.svg(run)?)));
-        let drawn = drawn.collect::<anyhow::Result<Vec<_>>>()?.into_iter();
-        Ok(drawn.filter_map(|(plot, svg)| Some((plot, svg?))).collect())
+    pub fn pictures(&self, run: &Run) -> Result<Vec<(&'static Plot, String)>> {
+        let drawn = self.plots.iter();
+        let drawn = drawn.filter_map(|plot| Some(plot.svg(run).transpose()?.map(|it| (plot, it))));
+        drawn.collect()
     }
 
     /// The file that [`Self::keep`] writes to.
@@ -132,8 +125,7 @@ fn merged(notes: &[String]) -> Vec<String> {
             Some((what, vec![round], why))
         };
         let (what, rounds, why) = in_round().unwrap_or((note, Vec::new(), ""));
-        let same = merged.iter_mut().find(|it| (it.0, it.2) == (what, why));
-        match same {
+        match merged.iter_mut().find(|it| (it.0, it.2) == (what, why)) {
             Some((_, known, _)) => known.extend(rounds),
             None => merged.push((what, rounds, why)),
         }

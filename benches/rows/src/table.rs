@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use comfy_table::{CellAlignment, Table as Drawn, presets::ASCII_MARKDOWN};
 use convoy_lab::measure::Sample;
+use itertools::Itertools as _;
 
 use crate::row::{Row, decimals};
 
@@ -27,25 +28,21 @@ impl Table {
     /// Draws the table; empty if it shows no row. Lines and columns come in the order of the rows.
     pub fn text(&self, rows: &[Row]) -> String {
         let rows: Vec<_> = rows.iter().filter(|row| (self.shows)(row)).collect();
-        let (mut lines, mut columns) = (Vec::new(), Vec::new());
-        for row in &rows {
-            add(&mut lines, (self.line)(row));
-            add(&mut columns, (self.column)(row));
-        }
         if rows.is_empty() {
             return String::new();
         }
-        let cell = |line: &String, column: &String| {
-            let own = rows.iter();
-            let own = own.filter(|row| (self.line)(row) == *line && (self.column)(row) == *column);
-            self.cell(&own.copied().collect::<Vec<_>>())
-        };
-        let of_line = |line: &String| {
-            let cells = columns.iter().map(|column| cell(line, column));
+        let columns: Vec<_> = rows.iter().map(|row| (self.column)(row)).unique().collect();
+        let lines = rows.iter().map(|row| (self.line)(row)).unique();
+        let lines = lines.map(|line| {
+            let cells = columns.iter().map(|column| {
+                let is_here =
+                    |row: &&&Row| (self.line)(row) == line && (self.column)(row) == *column;
+                self.cell(&rows.iter().filter(is_here).copied().collect::<Vec<_>>())
+            });
             [line.clone()].into_iter().chain(cells).collect()
-        };
-        let head = [&[self.corner.to_owned()], &columns[..]].concat();
-        let table = markdown(&head.join(" | "), lines.iter().map(of_line));
+        });
+        let head = format!("{} | {}", self.corner, columns.join(" | "));
+        let table = markdown(&head, lines);
         match self.heading {
             "" => table,
             heading => format!("### {heading}\n\n{table}"),
@@ -66,24 +63,16 @@ impl Table {
     }
 }
 
-fn add(known: &mut Vec<String>, name: String) {
-    if !known.contains(&name) {
-        known.push(name);
-    }
-}
-
 /// A table: the first column flush left, the others flush right. Bars separate the titles in `head`.
 pub fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Drawn::new();
-    table
-        .load_style(ASCII_MARKDOWN)
-        .set_header(head.split(" | "))
-        .add_rows(rows);
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(head.split(" | ")).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let mut lines: Vec<_> = table
-        .lines()
+    let lines = table.lines();
+    let mut lines: Vec<_> = lines
         .map(|line| line.trim_end().to_owned() + "\n")
         .collect();
     if let Some((first, others)) = lines.get(1).and_then(|rule| rule[1..].split_once('|')) {
@@ -104,9 +93,7 @@ pub fn number(value: Option<f64>, decimals: usize) -> String {
 
 /// The median, with the lowest and highest value in brackets if there are several.
 pub fn spread(sample: &Sample, decimals: usize) -> String {
-    let Sample {
-        median, min, max, ..
-    } = sample;
+    let (median, min, max) = (sample.median, sample.min, sample.max);
     match sample.values.len() {
         1 => format!("{median:.decimals$}"),
         _ => format!("{median:.decimals$} ({min:.decimals$}–{max:.decimals$})"),

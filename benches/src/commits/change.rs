@@ -3,6 +3,7 @@
 use convoy_lab::measure::Sample;
 use convoy_rows::row::Run;
 use convoy_rows::table::{self, cell, number, spread};
+use itertools::Itertools as _;
 
 /// The lowest noise that a result claims, however steady its run was.
 const LEAST_NOISE: f64 = 0.01;
@@ -40,18 +41,21 @@ pub(super) fn table(run: &Run, is_compared: bool) -> String {
     };
     let row = |scene: String| {
         let stage = Stage::of(run, &scene);
-        let ratio = stage.compared.as_ref().filter(|_| stage.is_clear());
-        let [base, head] = [BASE, HEAD].map(|name| count(run, &scene, name));
+        let [base, head] = [BASE, HEAD].map(|name| {
+            let counted = values(run, &scene, name, INSTRUCTIONS);
+            counted.first().copied()
+        });
         let name = scene.trim_start_matches("stages::").to_owned();
         let noise = stage.noise.map(|noise| format!("{:.1} %", noise * 100.0));
         let counted = number(head.or(base), 0);
         if !is_compared {
-            return vec![name, stage.time(stage.base.as_ref()), cell(noise), counted];
+            return vec![name, stage.time(&stage.base), cell(noise), counted];
         }
+        let ratio = stage.compared.as_ref().filter(|_| stage.is_clear());
         vec![
             name,
-            stage.time(stage.base.as_ref()),
-            stage.time(stage.head.as_ref()),
+            stage.time(&stage.base),
+            stage.time(&stage.head),
             cell(ratio.map(|ratio| spread(ratio, 3))),
             cell(noise),
             stage.change().to_owned(),
@@ -64,31 +68,17 @@ pub(super) fn table(run: &Run, is_compared: bool) -> String {
 
 /// Lists the stages in the order in which they were measured.
 pub(super) fn scenes(run: &Run) -> Vec<String> {
-    let mut scenes: Vec<String> = Vec::new();
-    for row in run.rows.iter().filter(|row| row.figure == TIME.0) {
-        if !scenes.contains(&row.scene) {
-            scenes.push(row.scene.clone());
-        }
-    }
-    scenes
+    let timed = run.rows.iter().filter(|row| row.figure == TIME.0);
+    timed.map(|row| row.scene.clone()).unique().collect()
 }
 
-fn values(run: &Run, scene: &str, contender: &str, figure: &str) -> Vec<f64> {
-    let is_in = |row: &convoy_rows::row::Row| {
-        row.scene == scene && row.contender == contender && row.figure == figure
-    };
-    run.by_round(is_in).into_values().collect()
-}
-
-fn count(run: &Run, scene: &str, contender: &str) -> Option<f64> {
-    values(run, scene, contender, INSTRUCTIONS.0)
-        .first()
-        .copied()
+fn values(run: &Run, scene: &str, contender: &str, (figure, _): (&str, &str)) -> Vec<f64> {
+    run.select(|row| row.scene == scene && row.contender == contender && row.figure == figure)
 }
 
 impl Stage {
     fn of(run: &Run, scene: &str) -> Self {
-        let [base, again, head] = [BASE, AGAIN, HEAD].map(|name| values(run, scene, name, TIME.0));
+        let [base, again, head] = [BASE, AGAIN, HEAD].map(|name| values(run, scene, name, TIME));
         let noise = Sample::of_ratios(&base, &again).map(|ratios| {
             let distances = ratios.values.iter().map(|ratio| distance(*ratio));
             distances.fold(LEAST_NOISE, f64::max)
@@ -118,8 +108,8 @@ impl Stage {
         }
     }
 
-    fn time(&self, of: Option<&Sample>) -> String {
-        let shown = of.filter(|_| self.is_clear());
+    fn time(&self, of: &Option<Sample>) -> String {
+        let shown = of.as_ref().filter(|_| self.is_clear());
         cell(shown.map(|sample| time(sample.median)))
     }
 }
@@ -172,12 +162,15 @@ mod tests {
 
     #[test]
     fn noise_is_the_same_either_way_and_hides_times() {
-        let noisy = stage([[5.0; 3], [10.0; 3]], [5.0; 3]);
-        assert_eq!(noisy.noise, Some(1.0));
-        assert_eq!(noisy.time(noisy.head.as_ref()), "–");
-        assert_eq!(stage([[10.0; 3], [5.0; 3]], [5.0; 3]).noise, Some(1.0));
-        let steady = stage(STEADY, [10.0; 3]);
-        assert_eq!(steady.time(steady.head.as_ref()), "10.0 ns");
+        for (base, noise, time) in [
+            ([[5.0; 3], [10.0; 3]], 1.0, "–"),
+            ([[10.0; 3], [5.0; 3]], 1.0, "–"),
+            (STEADY, LEAST_NOISE, "10.0 ns"),
+        ] {
+            let stage = stage(base, [10.0; 3]);
+            assert_eq!(stage.noise, Some(noise));
+            assert_eq!(stage.time(&stage.head), time);
+        }
     }
 
     #[test]

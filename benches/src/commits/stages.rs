@@ -1,4 +1,5 @@
-//! Runs the stage benches of one or two trees in interleaved rounds.
+//! Runs the stage benches of one or two trees in interleaved rounds, and counts their instructions with valgrind. This
+//! count is the same in every run of a program, even on a busy machine.
 //!
 //! divan has no machine-readable output, so its table is parsed:
 //!
@@ -9,87 +10,76 @@
 //! │     ╰─ 20      3.1 ns        │ 9.4 ns        │ 3.2 ns        │ 3.3 ns        │ 100     │ 51200
 //! │                6.2 GB/s      │ 2.1 GB/s      │ 6.1 GB/s      │ 6.0 GB/s      │         │
 //! ```
+//!
+//! Callgrind counts from the call of `convoy_stages::measured` to its return, so a bench's preparation does not
+//! count. Another framework for this (gungraun) would need a second copy of every stage.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use convoy_rows::row::{Row, Run};
 
-use super::change::{AGAIN, BASE, HEAD, TIME};
+use super::change::{AGAIN, BASE, HEAD, INSTRUCTIONS, TIME, scenes};
 use super::tree::Tree;
 use crate::programs;
-use crate::rounds::{Progress, rotated};
-
-/// The stages to measure, and the time for them.
-pub(super) struct Effort {
-    pub(super) rounds: u32,
-    /// At most this many seconds per stage and round.
-    pub(super) secs: f64,
-    /// Only stages whose names match.
-    pub(super) filter: Option<String>,
-}
+use crate::rounds::{interleaved, perform};
 
 /// The median of a bench in nanoseconds, under the name by which divan filters: `stages::checksum::sum::20`.
 type Timed = (String, f64);
 
-/// The column of the median.
-const MEDIAN: usize = 2;
 const BRANCHES: [char; 2] = ['├', '╰'];
+/// `convoy_stages::measured`, whatever the compiler adds to its name.
+const MEASURED: &str = "*convoy_stages*measured*";
+/// Counted repetitions: enough that work done only the first time weighs little.
+const REPETITIONS: u32 = 32;
+/// Time limit in seconds. A stage whose preparation takes longer is left out; most need a fiftieth of it.
+const PATIENCE: &str = "20";
+/// Benches with several threads, whose waiting varies at random.
+const BY_CHANCE: [&str; 2] = ["hand_over", "tunnels"];
 
-/// Measures the base (or the head, if there is no base) twice in each round, then the head.
+/// Measures the base (or the head, if there is no base) twice in each round, then the head; divan has these `options`.
 pub(super) fn measure(
     head: &Tree,
     base: Option<&Tree>,
-    effort: &Effort,
+    rounds: u32,
+    options: &[String],
     run: &mut Run,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     let first = base.unwrap_or(head);
-    let trees = [
-        (BASE, Some(first)),
-        (AGAIN, Some(first)),
-        (HEAD, base.map(|_| head)),
-    ];
-    let sides = trees.into_iter();
-    let sides: Vec<_> = sides
-        .filter_map(|(side, tree)| Some((side, tree?)))
-        .collect();
-    let mut progress = Progress::of(effort.rounds as usize * sides.len());
-    for round in 0..effort.rounds {
-        for (side, tree) in rotated(sides.iter().copied(), round) {
-            for (name, nanoseconds) in timed(&tree.stages, effort)? {
-                run.push(Row::new(&name, side, TIME, round, nanoseconds));
-            }
-            progress.step("stages");
+    let mut sides = vec![(BASE, first), (AGAIN, first)];
+    sides.extend(base.map(|_| (HEAD, head)));
+    perform(interleaved(&sides, rounds), |(round, (side, tree))| {
+        let mut stages = Command::new(&tree.stages);
+        stages.args(["--bench", "--color", "never"]).args(options);
+        for (name, nanoseconds) in parse(&programs::output(&mut stages)?)? {
+            run.push(Row::new(&name, side, TIME, round, nanoseconds));
         }
-    }
-    Ok(())
-}
-
-fn timed(program: &Path, effort: &Effort) -> anyhow::Result<Vec<Timed>> {
-    let mut stages = Command::new(program);
-    stages.args(["--bench", "--color", "never", "--max-time"]);
-    stages.arg(effort.secs.to_string()).args(&effort.filter);
-    parse(&programs::output(&mut stages)?)
+        Ok("stages".to_owned())
+    })
 }
 
 /// Parses the whole table; an error names the line that cannot be parsed.
-fn parse(text: &str) -> anyhow::Result<Vec<Timed>> {
-    let mut path: Vec<String> = Vec::new();
+fn parse(text: &str) -> Result<Vec<Timed>> {
+    let mut path: Vec<&str> = Vec::new();
     let mut timed = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let Some((depth, rest)) = node(line) else {
+    for (number, line) in (1..).zip(text.lines()) {
+        let is_of_counters = line.starts_with([' ', '│']) && !line.contains(BRANCHES);
+        if line.is_empty() || is_of_counters {
             continue;
-        };
-        let mut columns = rest.split('│').map(str::trim);
-        let first = columns.next().unwrap_or_default();
-        let (name, _) = first.split_once("  ").unwrap_or((first, ""));
+        }
+        let rest = line.trim_start_matches([' ', '│', '├', '╰', '─']);
+        // A trunk or a branch is three characters wide.
+        let depth = (line.chars().count() - rest.chars().count()) / 3;
+        let columns: Vec<_> = rest.split('│').map(str::trim).collect();
+        let (name, _) = columns[0].split_once("  ").unwrap_or((columns[0], ""));
         path.truncate(depth);
-        path.push(name.to_owned());
-        let median = columns.nth(MEDIAN - 1).unwrap_or_default();
+        path.push(name);
+        let median = columns.get(2).copied().unwrap_or_default();
         if depth > 0 && !median.is_empty() {
-            let nanoseconds = duration(median)
-                .with_context(|| format!("line {}: {median} is no duration", number + 1))?;
+            let nanoseconds = duration(median);
+            let nanoseconds =
+                nanoseconds.with_context(|| format!("line {number}: {median} is no duration"))?;
             timed.push((path.join("::"), nanoseconds));
         }
     }
@@ -97,32 +87,59 @@ fn parse(text: &str) -> anyhow::Result<Vec<Timed>> {
     Ok(timed)
 }
 
-/// The depth of a line in the tree, and its text; `None` for a line of counters.
-fn node(line: &str) -> Option<(usize, &str)> {
-    if !line.starts_with([' ', '│', '├', '╰']) {
-        return (!line.is_empty()).then_some((0, line));
-    }
-    let at = line.find(BRANCHES)?;
-    // A trunk or a branch is three characters wide.
-    let depth = line[..at].chars().count() / 3 + 1;
-    Some((
-        depth,
-        line[at..].trim_start_matches([BRANCHES[0], BRANCHES[1], '─', ' ']),
-    ))
-}
-
 /// Converts to nanoseconds.
 fn duration(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 5] = [
+        ("ps", 1e-3),
+        ("ns", 1.0),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+    ];
     let (number, unit) = text.split_once(' ')?;
-    let nanoseconds = match unit {
-        "ps" => 1e-3,
-        "ns" => 1.0,
-        "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return None,
-    };
+    let (_, nanoseconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
     Some(number.parse::<f64>().ok()? * nanoseconds)
+}
+
+/// Counts the instructions of every stage in both trees.
+pub(super) fn count_instructions(head: &Tree, base: Option<&Tree>, run: &mut Run) -> Result<()> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("no instruction counts without valgrind (fix: apt-get install valgrind)");
+        return Ok(());
+    }
+    let mut scenes = scenes(run);
+    scenes.retain(|scene| !BY_CHANCE.iter().any(|module| scene.contains(module)));
+    perform(scenes, |scene| {
+        for (side, tree) in [(HEAD, Some(head)), (BASE, base)] {
+            let count = tree.map(|tree| instructions(&tree.stages, &scene));
+            if let Some(count) = count.transpose()?.flatten() {
+                run.push(Row::new(&scene, side, INSTRUCTIONS, 0, count));
+            }
+        }
+        Ok(format!("instructions: {scene}"))
+    })
+}
+
+/// Instructions per repetition; `None` if the bench takes too long.
+fn instructions(program: &Path, name: &str) -> Result<Option<f64>> {
+    let output = Command::new("timeout")
+        .args(["--signal=KILL", PATIENCE, "valgrind", "--tool=callgrind"])
+        .arg("--callgrind-out-file=/dev/null")
+        .arg(format!("--toggle-collect={MEASURED}"))
+        .arg(program)
+        .args(["--bench", "--exact", name, "--sample-count", "1"])
+        .args(["--sample-size", &REPETITIONS.to_string()])
+        .stdout(Stdio::null())
+        .output()
+        .context("start timeout")?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    Ok(collected(&log).map(|count| count / f64::from(REPETITIONS)))
+}
+
+/// Parses callgrind's sum: `==12== Collected : 345`.
+fn collected(log: &str) -> Option<f64> {
+    let line = log.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -143,7 +160,7 @@ stages                       fastest       │ slowest       │ median        �
 ";
 
     #[test]
-    fn every_leaf_has_its_path_and_its_median_in_nanoseconds() {
+    fn every_leaf_has_its_path_and_its_median_and_a_figure_that_cannot_be_read_its_line() {
         let expected = [
             ("stages::checksum::sum::20", 3.2),
             ("stages::checksum::sum::64", 6.25),
@@ -152,13 +169,17 @@ stages                       fastest       │ slowest       │ median        �
         ];
         let expected = expected.map(|(name, time)| (name.to_owned(), time));
         assert_eq!(parse(TABLE).unwrap(), expected);
+        let wrong = parse(&TABLE.replace("6.25 ns", "6.25 aeons"));
+        let refusal = wrong.unwrap_err().to_string();
+        assert_eq!(refusal, "line 6: 6.25 aeons is no duration");
+        assert!(parse("").is_err());
     }
 
     #[test]
-    fn a_figure_that_cannot_be_read_is_refused_with_its_line() {
-        let wrong = TABLE.replace("6.25 ns", "6.25 aeons");
-        let refusal = parse(&wrong).unwrap_err().to_string();
-        assert_eq!(refusal, "line 6: 6.25 aeons is no duration");
-        assert!(parse("").is_err());
+    fn the_sum_is_found_in_the_log() {
+        let log = "==7== Callgrind, a call-graph profiler\n==7== Events    : Ir\n\
+                   ==7== Collected : 59872\n==7== I   refs:      59,872\n";
+        assert_eq!(collected(log), Some(59_872.0));
+        assert_eq!(collected("valgrind: failed to start"), None);
     }
 }

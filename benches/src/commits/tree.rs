@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use convoy_rows::origin::commit_of;
 
 use crate::programs::{self, first_line};
@@ -25,13 +25,13 @@ pub(super) struct Tree {
 
 impl Tree {
     /// This tree, with its uncommitted changes.
-    pub(super) fn here(with_convoy: bool) -> anyhow::Result<Self> {
+    pub(super) fn here(with_convoy: bool) -> Result<Self> {
         let here = Path::new(".");
         Self::build(commit_of(here)?, here, Path::new("target"), with_convoy)
     }
 
     /// The commit `reference`, in a worktree of its own.
-    pub(super) fn of(reference: &str, with_convoy: bool) -> anyhow::Result<Self> {
+    pub(super) fn of(reference: &str, with_convoy: bool) -> Result<Self> {
         let directory = std::path::absolute(DIRECTORY)?;
         let tree = directory.join("tree");
         let object = format!("{reference}^{{commit}}");
@@ -55,12 +55,7 @@ impl Tree {
         })
     }
 
-    fn build(
-        commit: String,
-        tree: &Path,
-        target: &Path,
-        with_convoy: bool,
-    ) -> anyhow::Result<Self> {
+    fn build(commit: String, tree: &Path, target: &Path, with_convoy: bool) -> Result<Self> {
         eprintln!("building {commit}");
         let target = std::path::absolute(target)?;
         if with_convoy {
@@ -77,13 +72,8 @@ impl Tree {
     }
 }
 
-/// The compiler of this tree, which `rust-toolchain.toml` names.
-pub(super) fn compiler() -> anyhow::Result<String> {
-    first_line(Command::new("rustc").arg("--version"))
-}
-
 /// Runs Cargo in `tree` and returns its messages.
-fn cargo(tree: &Path, target: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+fn cargo(tree: &Path, target: &Path, arguments: &[&str]) -> Result<String> {
     let mut cargo = Command::new("cargo");
     cargo.args(arguments).current_dir(tree);
     cargo.args(["--locked", "--message-format=json-render-diagnostics"]);

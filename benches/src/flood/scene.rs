@@ -2,17 +2,19 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use convoy_lab::flood::{self, Datagrams, Flooded, Generator};
-use convoy_lab::measure::{self, Counters, Direction};
-use convoy_lab::wireguard::{End, TunnelOptions, Underlay};
+use convoy_lab::measure::{self, Bed, Counters, Direction};
+use convoy_lab::wireguard::{End, Underlay};
 use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
 
+use crate::agent::connect;
 use crate::programs;
 use crate::tunnel::{Contender, Stand};
 
@@ -39,97 +41,80 @@ const QUIET: Duration = Duration::from_millis(50);
 /// A tunnel, and an attacker with a cable of its own to the right host.
 pub(super) struct Scene {
     pub(super) stand: Stand,
-    pub(super) captured: Captured,
-    pub(super) at_daemon: Generator,
-    pub(super) at_closed_port: Generator,
+    /// Captured datagrams of the tunnel, for replay.
+    pub(super) initiations: Vec<Vec<u8>>,
+    pub(super) data: Vec<Vec<u8>>,
+    /// Send to the closed port, and to the daemon.
+    pub(super) generators: [Generator; 2],
     /// Sends to the daemon from the left daemon's own address.
     pub(super) forging: Generator,
     /// Whether closed ports of the right host send no ICMP errors.
     pub(super) has_silent_ports: bool,
 }
 
-/// Captured datagrams of the tunnel, for replay.
-#[derive(Default)]
-pub(super) struct Captured {
-    pub(super) initiations: Vec<Vec<u8>>,
-    pub(super) data: Vec<Vec<u8>>,
-}
-
 impl Scene {
-    pub(super) fn new(program: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(program: &Path) -> Result<Self> {
+        programs::ensure_root()?;
         let contender = Contender::wireguard("convoy", program);
-        let mut stand = Stand::new(&contender, Duration::ZERO, &TunnelOptions::default())?;
-        let bed = stand.bed();
-        ensure!(bed.lab().is_root(), "packet sockets need root");
+        let mut stand = Stand::new(&contender, Duration::ZERO)?;
+        let bed = &mut stand.bed;
         let attacker = bed.lab().namespace("attacker")?;
         let right = bed.tunnel.right.namespace.clone();
-        let (a, b) = (format!("{ATTACKER}/24"), format!("{TARGET}/24"));
-        bed.lab()
-            .veth(&attacker, CABLE, &[&a], &right, CABLE, &[&b], 1_500)?;
-        right
-            .link()
-            .add_route_through(flood::SOURCES, ATTACKER.into())?;
+        let (near, far) = ((&attacker, CABLE, ATTACKER), (&right, CABLE, TARGET));
+        connect(bed.lab(), near, far)?;
+        let link = right.link();
+        link.add_route_through(flood::SOURCES, ATTACKER.into())?;
         // The routing table expects a forged source on another cable.
         for interface in ["all", CABLE] {
             set(&right, &format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
         }
         // Discard answers to forged sources.
         set(&attacker, "net.ipv4.ip_forward=0")?;
-        let port = bed.tunnel.right.config.listen_port;
-        let generator = |port| Generator::new(&attacker, SocketAddrV4::new(TARGET, port));
-        let peer = outer(&bed.tunnel.left);
-        let forging = Generator::forging(&attacker, peer, SocketAddrV4::new(TARGET, port))?;
-        let (at_daemon, at_closed_port) = (generator(port)?, generator(CLOSED)?);
-        // Otherwise the closed port costs the kernel an occasional ICMP error.
-        let has_silent_ports = set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok();
-        let initiations = initiations(&mut stand)?;
-        let captured = Captured {
-            initiations,
-            data: Vec::new(),
-        };
+        let daemon = SocketAddrV4::new(TARGET, bed.tunnel.right.config.listen_port);
+        let closed = SocketAddrV4::new(TARGET, CLOSED);
+        let generator = |target| Generator::new(&attacker, target);
         Ok(Self {
+            generators: [generator(closed)?, generator(daemon)?],
+            forging: Generator::forging(&attacker, outer(&bed.tunnel.left), daemon)?,
+            // Otherwise the closed port costs the kernel an occasional ICMP error.
+            has_silent_ports: set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok(),
+            initiations: initiations(bed)?,
+            data: Vec::new(),
             stand,
-            captured,
-            at_daemon,
-            at_closed_port,
-            forging,
-            has_silent_ports,
         })
     }
 
     /// Captures data messages of the running session.
-    pub(super) fn capture_data(&mut self) -> anyhow::Result<()> {
+    pub(super) fn capture_data(&mut self) -> Result<()> {
         let right = self.right();
-        let (wire, to) = (
-            PacketSocket::hearing(&right.namespace, TUNNEL_CABLE)?,
-            outer(right),
-        );
-        let data = thread::scope(|scope| {
+        let wire = PacketSocket::hearing(&right.namespace, TUNNEL_CABLE)?;
+        let to = outer(right);
+        let left = self.stand.bed.tunnel.left.namespace.clone();
+        let link = left.link();
+        self.data = thread::scope(|scope| {
             let capture = || flood::capture(&wire, to, DATA, *DATA_MESSAGES.end(), HEARING);
             let capture = scope.spawn(capture);
             // Otherwise the capture would take a batch for one datagram.
-            let left = self.stand.bed().tunnel.left.namespace.clone();
-            let link = left.link();
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, false)?;
-            self.stand
-                .one_stream(Direction::Up, Duration::from_secs(1))?;
+            let second = Duration::from_secs(1);
+            self.stand.one_stream(Direction::Up, second)?;
             link.set_feature(TUNNEL_CABLE, UDP_SEGMENTATION, true)?;
             let captured = capture.join();
-            anyhow::Ok(captured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+            anyhow::Ok(captured.unwrap_or_else(|panic| resume_unwind(panic))?)
         })?;
-        let heard = data.len();
+        let heard = self.data.len();
+        let is_enough = heard >= *DATA_MESSAGES.start();
         ensure!(
-            heard >= *DATA_MESSAGES.start(),
+            is_enough,
             "only {heard} datagrams of the transfer were captured"
         );
-        self.captured.data = data;
         Ok(())
     }
 
     /// The right daemon's counters, once it has processed everything it received.
-    pub(super) fn settled(&mut self) -> anyhow::Result<Counters> {
+    pub(super) fn settled(&self) -> Result<Counters> {
         let drops = |counters: &Counters| counters.inbound_drops().map(|(_, n)| n).sum::<u64>();
-        let tunnel = &self.stand.bed().tunnel;
+        let tunnel = &self.stand.bed.tunnel;
         let read = || {
             let counters = measure::read(tunnel)?.right.counters;
             counters.context("this daemon does not report its counters")
@@ -148,23 +133,20 @@ impl Scene {
         settled.context("the right daemon's counters do not settle")?
     }
 
-    pub(super) fn right(&mut self) -> &End {
-        &self.stand.bed().tunnel.right
+    pub(super) fn right(&self) -> &End {
+        &self.stand.bed.tunnel.right
     }
 
     /// Lines that both daemons have logged.
-    pub(super) fn log_lines(&mut self) -> usize {
-        let tunnel = &self.stand.bed().tunnel;
-        let ends = [&tunnel.left, &tunnel.right];
-        ends.iter()
-            .map(|end| end.daemon.log().lines().count())
-            .sum()
+    pub(super) fn log_lines(&self) -> usize {
+        let ends = [&self.stand.bed.tunnel.left, self.right()];
+        let lines = ends.map(|end| end.daemon.log().lines().count());
+        lines.iter().sum()
     }
 }
 
 /// Makes the left daemon start several handshakes, and captures their initiations.
-fn initiations(stand: &mut Stand) -> anyhow::Result<Vec<Vec<u8>>> {
-    let bed = stand.bed();
+fn initiations(bed: &mut Bed) -> Result<Vec<Vec<u8>>> {
     let wire = PacketSocket::hearing(&bed.tunnel.right.namespace, TUNNEL_CABLE)?;
     let to = outer(&bed.tunnel.right);
     let mut initiations = Vec::new();
@@ -188,7 +170,7 @@ fn outer(end: &End) -> SocketAddrV4 {
 }
 
 /// Sets a sysctl of a namespace.
-fn set(namespace: &Namespace, setting: &str) -> anyhow::Result<()> {
+fn set(namespace: &Namespace, setting: &str) -> Result<()> {
     let mut sysctl = namespace.command("sysctl");
     programs::output(sysctl.args(["-q", "-w", setting])).map(drop)
 }
@@ -198,16 +180,14 @@ pub(super) fn beside<T>(
     generator: &mut Generator,
     datagrams: &Datagrams,
     rate: u32,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, Flooded)> {
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Flooded)> {
     let end = AtomicBool::new(false);
-    let mut flooded = None;
-    let done = thread::scope(|scope| {
-        scope.spawn(|| flooded = Some(generator.run(datagrams, rate.into(), &end)));
+    thread::scope(|scope| {
+        let flood = scope.spawn(|| generator.run(datagrams, rate.into(), &end));
         let done = work();
         end.store(true, Ordering::Relaxed);
-        done
-    });
-    let flooded = flooded.context("the generator did not run")?;
-    Ok((done?, flooded.context("send the flood")?))
+        let flooded = flood.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok((done?, flooded.context("send the flood")?))
+    })
 }

@@ -2,24 +2,31 @@
 
 use convoy_lab::measure::Sample;
 use convoy_rows::row::Run;
+use itertools::Itertools as _;
 
-use super::lockout;
+/// A figure with its unit.
+pub(super) type Figure = (&'static str, &'static str);
 
-/// The contender that is judged: the daemon, at whose port the flood is aimed.
+/// The daemon, at whose port the flood is aimed: the contender that is judged. The other one is a closed port.
 pub(super) const DAEMON: &str = "daemon";
-// Figures that are judged, with their units.
-pub(super) const KEPT: (&str, &str) = ("kept", "×");
-pub(super) const REACHED: (&str, &str) = ("reached", "%");
-pub(super) const SENT: (&str, &str) = ("sent", "kpps");
-pub(super) const MEMORY: (&str, &str) = ("memory", "KiB");
-pub(super) const LOG_LINES: (&str, &str) = ("log", "lines");
-pub(super) const COOKIES: (&str, &str) = ("cookies", "");
+pub(super) const CLOSED: &str = "closed port";
+/// Scene of handshakes of a peer whose own address is forged.
+pub(super) const FORGED: &str = "forged";
+// Figures that are judged, and those that they are made of.
+pub(super) const TCP: Figure = ("TCP", "Gbit/s");
+pub(super) const KEPT: Figure = ("kept", "×");
+pub(super) const REACHED: Figure = ("reached", "%");
+pub(super) const SENT: Figure = ("sent", "kpps");
+pub(super) const MEMORY: Figure = ("memory", "KiB");
+pub(super) const LOG_LINES: Figure = ("log", "lines");
+pub(super) const COOKIES: Figure = ("cookies", "");
+pub(super) const UNTIL_HANDSHAKE: Figure = ("until a handshake", "s");
 
-/// Share of throughput that TCP must keep, relative to the same flood at a closed port.
-const LEAST_KEPT: f64 = 0.7;
-/// The same for a flood that the daemon answers: 65,536 cookie replies a second keep peers from being locked out,
-/// and cost their sends.
-const LEAST_KEPT_ANSWERING: f64 = 0.5;
+/// Rates of forged datagrams per second, and the seconds within which the peer must have a session.
+pub(super) const HANDSHAKES: [(u32, f64); 2] = [(20_000, 6.0), (50_000, 11.0)];
+/// Share of throughput that TCP must keep, relative to the same flood at a closed port; less for a flood that the
+/// daemon answers: 65,536 cookie replies a second keep peers from being locked out, and cost their sends.
+const LEAST_KEPT: [f64; 2] = [0.7, 0.5];
 /// Percentage of the flood that the daemon must have received; otherwise the run proves nothing.
 const LEAST_REACHED: f64 = 95.0;
 /// Share of the requested rate that the generator must have sent.
@@ -33,34 +40,27 @@ const ANSWERED: [&str; 2] = ["replayed-handshakes", "wrong-cookies"];
 
 /// Lists the failed checks of a run in which `kpps` were asked for.
 pub(super) fn failures(run: &Run, kpps: f64) -> Vec<String> {
-    let mut scenes: Vec<&str> = Vec::new();
-    for row in run.rows.iter().filter(|row| row.contender == DAEMON) {
-        if !scenes.contains(&&row.scene[..]) {
-            scenes.push(&row.scene);
-        }
-    }
-    let failures = scenes.into_iter().flat_map(|scene| {
+    let rows = run.rows.iter().filter(|row| row.contender == DAEMON);
+    let scenes = rows.map(|row| &row.scene[..]).unique();
+    let of_floods = scenes.flat_map(|scene| {
         let failures = of_scene(run, scene, kpps).into_iter();
         failures.map(move |why| format!("{scene}: {why}"))
     });
-    failures.chain(lockout::failures(run)).collect()
+    let of_handshakes = HANDSHAKES.iter().filter_map(|(rate, must)| {
+        let seconds =
+            run.select(|row| row.is_of(FORGED, UNTIL_HANDSHAKE) && row.at == Some((*rate).into()));
+        let is_long = seconds.iter().any(|seconds| seconds > must);
+        let kpps = rate / 1000;
+        is_long.then(|| format!("at {kpps} kpps from its own address a peer waited > {must} s"))
+    });
+    of_floods.chain(of_handshakes).collect()
 }
 
 fn of_scene(run: &Run, scene: &str, kpps: f64) -> Vec<String> {
-    let values = |(figure, unit): (&str, &str)| -> Vec<f64> {
-        let values = run.by_round(|row| {
-            let is_it = row.figure == figure && row.unit == unit;
-            row.scene == scene && row.contender == DAEMON && is_it
-        });
-        values.into_values().collect()
-    };
+    let values = |figure| run.select(|row| row.is_of(scene, figure) && row.contender == DAEMON);
     let median = |figure| Sample::of(values(figure)).map_or(0.0, |sample| sample.median);
     let is_answered = ANSWERED.iter().any(|name| scene.starts_with(name));
-    let must = if is_answered {
-        LEAST_KEPT_ANSWERING
-    } else {
-        LEAST_KEPT
-    };
+    let must = LEAST_KEPT[usize::from(is_answered)];
     let (kept, sent, lines) = (median(KEPT), median(SENT), median(LOG_LINES));
     let reached = values(REACHED);
     let reached = reached.iter().sum::<f64>() / reached.len().max(1) as f64;
@@ -87,17 +87,15 @@ mod tests {
 
     fn run(scene: &str, kept: f64, reached: f64) -> Run {
         let mut run = Run::new(Vec::new());
-        let figures = [
-            (KEPT, kept),
-            (REACHED, reached),
-            (SENT, 100.0),
-            (COOKIES, 1.0),
-        ];
-        for (figure, value) in figures {
-            run.push(Row::new(scene, DAEMON, figure, 0, value));
-        }
-        for (round, kib) in [(0, 9000.0), (1, 9500.0)] {
-            run.push(Row::new(scene, DAEMON, MEMORY, round, kib));
+        for (figure, round, value) in [
+            (KEPT, 0, kept),
+            (REACHED, 0, reached),
+            (SENT, 0, 100.0),
+            (COOKIES, 0, 1.0),
+            (MEMORY, 0, 9000.0),
+            (MEMORY, 1, 9500.0),
+        ] {
+            run.push(Row::new(scene, DAEMON, figure, round, value));
         }
         run
     }
@@ -111,14 +109,14 @@ mod tests {
         let mut run = run(ANSWERED[0], 0.5, 95.0);
         assert!(failures(&run, 100.0).is_empty());
         run.rows.retain(|row| row.figure != COOKIES.0);
-        let add = [
-            (MEMORY, 9000.0 + GROWTH_KIB + 1.0),
-            (LOG_LINES, MOST_LINES + 1.0),
-        ];
-        for (figure, value) in add {
-            run.push(Row::new(ANSWERED[0], DAEMON, figure, 2, value));
+        let most = [(MEMORY, 9000.0 + GROWTH_KIB), (LOG_LINES, MOST_LINES)];
+        for (figure, value) in most {
+            run.push(Row::new(ANSWERED[0], DAEMON, figure, 2, value + 1.0));
         }
-        assert_eq!(failures(&run, 100.0).len(), 3);
+        let (rate, must) = HANDSHAKES[0];
+        let late = Row::new(FORGED, "peer", UNTIL_HANDSHAKE, 0, must + 1.0);
+        run.push(late.at(rate.into()));
+        assert_eq!(failures(&run, 100.0).len(), 4);
     }
 
     #[test]

@@ -6,13 +6,16 @@ use std::os::fd::AsRawFd as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use convoy_lab::{Lab, Namespace};
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessage, MsgFlags, MultiHeaders, SockaddrIn, sendmmsg, sendmsg, sendto, setsockopt,
     sockopt,
 };
+
+use crate::agent::connect;
+use crate::programs::ensure_root;
 
 /// Datagrams per `sendmmsg`; every kernel also takes this many segments in one send.
 const BATCH: usize = 64;
@@ -32,18 +35,13 @@ const PORT: u16 = 5182;
 /// One combination of all parameters.
 #[derive(Debug)]
 pub(super) struct Point {
-    pub(super) path: Path,
+    /// Whether the sockets are at the ends of a veth, or both on loopback.
+    pub(super) is_veth: bool,
+    /// Whether a thread receives and counts, or a closed port discards datagrams.
+    pub(super) is_counted: bool,
     pub(super) method: Method,
-    pub(super) sink: Sink,
     /// Bytes of UDP payload.
     pub(super) size: usize,
-}
-
-/// The link between the sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Path {
-    Loopback,
-    Veth,
 }
 
 /// The way to the kernel: one datagram per call, [`BATCH`] per call, or one buffer that it cuts.
@@ -54,33 +52,24 @@ pub(super) enum Method {
     Gso,
 }
 
-/// A thread that receives and counts, or a port that discards datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sink {
-    Counting,
-    Closed,
-}
-
 /// The ends of a veth.
-pub(super) fn namespaces() -> anyhow::Result<(Lab, [Namespace; 2])> {
+pub(super) fn namespaces() -> Result<(Lab, [Namespace; 2])> {
+    ensure_root()?;
     let lab = Lab::new()?;
-    let message = "packet rates are measured in namespaces: run this as root";
-    ensure!(lab.is_root(), message);
     let (left, right) = (lab.namespace("left")?, lab.namespace("right")?);
-    let (a, b) = (format!("{LEFT}/24"), format!("{RIGHT}/24"));
-    lab.veth(&left, "veth0", &[&a], &right, "veth0", &[&b], 1500)?;
+    connect(&lab, (&left, "veth0", LEFT), (&right, "veth0", RIGHT))?;
     Ok((lab, [left, right]))
 }
 
 impl Point {
     /// `None` if the method has nothing to batch.
     pub(super) fn datagrams_per_call(&self) -> Option<usize> {
-        match (self.method, self.path) {
-            (Method::SendTo, _) => Some(1),
-            (Method::Sendmmsg, _) => Some(BATCH),
+        match self.method {
+            Method::SendTo => Some(1),
+            Method::Sendmmsg => Some(BATCH),
             // The kernel refuses segments that do not fit one packet.
-            (Method::Gso, Path::Veth) if self.size > VETH_PAYLOAD => None,
-            (Method::Gso, _) => {
+            Method::Gso if self.is_veth && self.size > VETH_PAYLOAD => None,
+            Method::Gso => {
                 let segments = (MAX_PAYLOAD / self.size).min(BATCH);
                 (segments > 1).then_some(segments)
             }
@@ -94,14 +83,14 @@ pub(super) fn measure(
     point: &Point,
     [left, right]: &[Namespace; 2],
     window: Duration,
-) -> anyhow::Result<(f64, Option<f64>)> {
-    let (from, to, far) = match point.path {
-        Path::Loopback => (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, left),
-        Path::Veth => (LEFT, RIGHT, right),
+) -> Result<(f64, Option<f64>)> {
+    let (from, to, far) = match point.is_veth {
+        false => (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, left),
+        true => (LEFT, RIGHT, right),
     };
     let sender = left.run(|| UdpSocket::bind((from, 0)))?.context("bind")?;
     let mut sink = None;
-    if point.sink == Sink::Counting {
+    if point.is_counted {
         let socket = far.run(|| UdpSocket::bind((to, PORT)))?.context("bind")?;
         socket.set_read_timeout(Some(SILENCE))?;
         setsockopt(&socket, sockopt::RcvBufForce, &SINK_BUFFER_BYTES)?;

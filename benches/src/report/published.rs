@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use convoy_lab::measure::Sample;
-use convoy_rows::row::Run;
+use convoy_rows::row::{Row, Run};
 use convoy_rows::table;
 
 use crate::packets::CLOSED_LOOPBACK;
@@ -18,50 +18,16 @@ type Figure = (
     fn(&Run) -> Option<String>,
 );
 
+#[rustfmt::skip]
 const FIGURES: [Figure; 8] = [
-    (
-        "gain: GSO and batches of 50, no TUN offload",
-        "about +60 %",
-        "speedtest-shape.jsonl",
-        gain,
-    ),
-    (
-        "gain: GSO, with TUN offload",
-        "about +60 %",
-        "speedtest-gso.jsonl",
-        gain,
-    ),
-    (
-        "gain: TUN offload, with GSO",
-        "about +60 %",
-        "speedtest-tun-offload.jsonl",
-        gain,
-    ),
-    (
-        "CPU share of `udp(v6)_sendmsg`, sender",
-        "34 % → 16 %",
-        "profile.jsonl",
-        |run| change(run, "sender"),
-    ),
+    ("gain: GSO and batches of 50, no TUN offload", "about +60 %", "speedtest-shape.jsonl", gain),
+    ("gain: GSO, with TUN offload", "about +60 %", "speedtest-gso.jsonl", gain),
+    ("gain: TUN offload, with GSO", "about +60 %", "speedtest-tun-offload.jsonl", gain),
+    ("CPU share of `udp(v6)_sendmsg`, sender", "34 % → 16 %", "profile.jsonl", |run| change(run, "sender")),
     ("the same, both daemons", "", "profile.jsonl", sending),
-    (
-        "stack buffers and copies from them",
-        "< 10 % of CPU time",
-        "profile.jsonl",
-        copies,
-    ),
-    (
-        "packets per UDP send, upload",
-        "10 to 20",
-        "speedtest.jsonl",
-        batches,
-    ),
-    (
-        "one core's rate with `send_to`",
-        "450 kpps, 2 to 256 B",
-        "packet_rate.jsonl",
-        flatness,
-    ),
+    ("stack buffers and copies from them", "< 10 % of CPU time", "profile.jsonl", copies),
+    ("packets per UDP send, upload", "10 to 20", "speedtest.jsonl", batches),
+    ("one core's rate with `send_to`", "450 kpps, 2 to 256 B", "packet_rate.jsonl", flatness),
 ];
 
 /// Payload sizes over which the rate of plain `send_to` is said to be flat.
@@ -85,14 +51,11 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
 
 /// The gain in throughput of the first configuration over the second.
 fn gain(run: &Run) -> Option<String> {
-    let is_rate = |row: &&convoy_rows::row::Row| row.scene == UPLOAD && row.unit == "Gbit/s";
-    let rates: Vec<_> = run.rows.iter().filter(is_rate).collect();
-    let (first, last) = (&rates.first()?.contender, &rates.last()?.contender);
-    let of = |name: &String| -> Vec<f64> {
-        let own = rates.iter().filter(|row| row.contender == *name);
-        own.map(|row| row.value).collect()
-    };
-    let (with, without) = (of(first), of(last));
+    let is_rate = |row: &&Row| row.is_of(UPLOAD, ("", "Gbit/s"));
+    let mut rates = run.rows.iter().filter(is_rate);
+    let (first, last) = (rates.next()?, rates.next_back()?);
+    let [with, without] =
+        [first, last].map(|one| run.select(|row| is_rate(&row) && row.contender == one.contender));
     let ratio = Sample::of_ratios(&with, &without)?;
     let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(|it| (it - 1.0) * 100.0);
     let (with, without) = (Sample::of(with)?.median, Sample::of(without)?.median);
@@ -102,24 +65,15 @@ fn gain(run: &Run) -> Option<String> {
 }
 
 /// A figure of a profile, with GSO or without.
-fn profiled(run: &Run, scene: &str, contender: &str, (figure, unit): (&str, &str)) -> Option<f64> {
-    let mut rows = run
-        .rows
-        .iter()
-        .filter(|row| row.scene == scene && row.contender == contender);
-    Some(
-        rows.find(|row| row.figure == figure && row.unit == unit)?
-            .value,
-    )
+fn profiled(run: &Run, scene: &str, contender: &str, figure: (&str, &str)) -> Option<f64> {
+    let values = run.select(|row| row.is_of(scene, figure) && row.contender == contender);
+    values.first().copied()
 }
 
 fn change(run: &Run, contender: &str) -> Option<String> {
     let share = |scene| profiled(run, scene, contender, BELOW_SENDMSG);
-    Some(format!(
-        "{:.0} % → {:.0} %",
-        share("no-gso")?,
-        share("gso")?
-    ))
+    let (without, with) = (share("no-gso")?, share("gso")?);
+    Some(format!("{without:.0} % → {with:.0} %"))
 }
 
 fn sending(run: &Run) -> Option<String> {
@@ -131,46 +85,41 @@ fn sending(run: &Run) -> Option<String> {
 /// Includes the copies into the buffers: the samples cannot tell them apart.
 fn copies(run: &Run) -> Option<String> {
     let percent = profiled(run, "gso", "sender", COPIES)?;
-    Some(format!(
-        "≤ {percent:.1} % of the sender, with copies to them"
-    ))
+    let whose = "of the sender, with copies to them";
+    Some(format!("≤ {percent:.1} % {whose}"))
 }
 
 /// Tells how full the sends were; empty ones do not count.
 fn batches(run: &Run) -> Option<String> {
     let rows = run.rows.iter().filter(|row| row.scene == SEGMENTS_PER_SEND);
-    let sizes: Vec<_> = rows.filter_map(|row| Some((row.at?, row.value))).collect();
-    let share = |is_in: &dyn Fn(f64) -> bool| {
-        let sum = |all: &mut dyn Iterator<Item = &(f64, f64)>| all.map(|it| it.1).sum::<f64>();
-        let within = sum(&mut sizes.iter().filter(|it| it.0 > 0.0 && is_in(it.0)));
-        within / sum(&mut sizes.iter().filter(|it| it.0 > 0.0))
+    let mut sizes: Vec<_> = rows.map(|row| (row.place(), row.value)).collect();
+    sizes.retain(|(size, _)| *size > 0.0);
+    let times = |is_in: &dyn Fn(f64) -> bool| -> f64 {
+        let counted = sizes.iter().filter(|(size, _)| is_in(*size));
+        counted.map(|(_, times)| times).sum()
     };
-    let mut sorted = sizes.iter().map(|it| it.0);
-    let median = sorted.find(|size| share(&|it| it <= *size) >= 0.5)?;
-    let [within, above] = [
-        share(&|it| (10.0..=20.0).contains(&it)),
-        share(&|it| it > 20.0),
-    ];
+    let share = |is_in: &dyn Fn(f64) -> bool| times(is_in) / times(&|_| true);
+    let is_middle = |size: &f64| share(&|it| it <= *size) >= 0.5;
+    let median = sizes.iter().map(|(size, _)| *size).find(is_middle)?;
+    let within = share(&|it| (10.0..=20.0).contains(&it)) * 100.0;
+    let above = share(&|it| it > 20.0) * 100.0;
     Some(format!(
-        "median {median}; {:.0} % in 10 to 20, {:.0} % above",
-        within * 100.0,
-        above * 100.0
+        "median {median}; {within:.0} % in 10 to 20, {above:.0} % above"
     ))
 }
 
 fn flatness(run: &Run) -> Option<String> {
-    let is_in = |size: f64| {
-        let rates = run.by_round(|row| {
-            let is_sent = row.scene == CLOSED_LOOPBACK && row.contender == "send_to";
-            is_sent && row.unit == "kpps" && row.at == Some(size)
+    let rate_at = |size: f64| {
+        let rates = run.select(|row| {
+            let is_sent = row.is_of(CLOSED_LOOPBACK, ("sent", "kpps"));
+            is_sent && row.contender == "send_to" && row.at == Some(size)
         });
-        Some(Sample::of(rates.into_values().collect())?.median)
+        Some(Sample::of(rates)?.median)
     };
-    let mut sizes: Vec<_> = run.rows.iter().filter_map(|row| row.at).collect();
-    sizes.retain(|size| *size <= MOST_FLAT);
-    let rates: Vec<_> = sizes.into_iter().filter_map(is_in).collect();
-    let lowest = rates.iter().copied().reduce(f64::min)?;
-    let highest = rates.iter().copied().reduce(f64::max)?;
+    let sizes = run.rows.iter().filter_map(|row| row.at);
+    let flat = sizes.filter(|size| *size <= MOST_FLAT);
+    let rates = Sample::of(flat.filter_map(rate_at).collect())?;
+    let (lowest, highest) = (rates.min, rates.max);
     let apart = (highest / lowest - 1.0) * 100.0;
     Some(format!(
         "{lowest:.0} to {highest:.0} kpps on loopback, {apart:.0} % spread"
@@ -180,7 +129,6 @@ fn flatness(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_rows::row::Row;
 
     #[test]
     fn shares_and_the_median_leave_empty_batches_out() {

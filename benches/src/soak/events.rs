@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::Result;
 use convoy_lab::wireguard::End;
 use tempfile::NamedTempFile;
 
@@ -30,6 +31,17 @@ pub(super) enum Kind {
     Flap,
     /// `wg syncconf` removes a peer from the hub and restores it.
     Syncconf,
+}
+
+impl Kind {
+    /// Its name in the rows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Port => "port change",
+            Self::Flap => "flap",
+            Self::Syncconf => "syncconf",
+        }
+    }
 }
 
 /// An event that took place.
@@ -84,21 +96,21 @@ fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
 }
 
 /// Switches the hub to another port; the spokes follow once they receive from it.
-fn change_port(hub: &End, port: u16) -> anyhow::Result<()> {
+fn change_port(hub: &End, port: u16) -> Result<()> {
     wg(hub, "set", &["listen-port", &port.to_string()])?;
     Ok(hub.daemon.wait_until_listening(port)?)
 }
 
 /// Unplugs a spoke's cable for a while.
-fn flap(spoke: &End) -> anyhow::Result<()> {
+fn flap(spoke: &End) -> Result<()> {
     spoke.namespace.link().set_down(CABLE)?;
     thread::sleep(OUTAGE);
     Ok(spoke.namespace.link().set_up(CABLE)?)
 }
 
 /// Removes a peer from the hub for a while.
-fn remove_and_restore(hub: &End, peer: &End) -> anyhow::Result<()> {
-    let syncconf = |configuration: &str| -> anyhow::Result<()> {
+fn remove_and_restore(hub: &End, peer: &End) -> Result<()> {
+    let syncconf = |configuration: &str| -> Result<()> {
         let mut file = NamedTempFile::new()?;
         file.write_all(configuration.as_bytes())?;
         wg(hub, "syncconf", &[&file.path().to_string_lossy()])?;
@@ -114,7 +126,7 @@ fn remove_and_restore(hub: &End, peer: &End) -> anyhow::Result<()> {
 }
 
 /// Runs `wg COMMAND IFACE` at the hub and returns its output.
-pub(super) fn wg(hub: &End, command: &str, arguments: &[&str]) -> anyhow::Result<String> {
+pub(super) fn wg(hub: &End, command: &str, arguments: &[&str]) -> Result<String> {
     let mut wg = hub.namespace.command("wg");
     wg.args([command, hub.daemon.interface()]).args(arguments);
     programs::output(&mut wg)

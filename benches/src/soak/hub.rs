@@ -1,12 +1,15 @@
 //! Hub and spokes, with their daemons.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result};
 use convoy_lab::wireguard::{End, Identity, Implementation};
 use convoy_lab::{Lab, Namespace};
+
+use crate::agent::{TUNNEL_MTU, connect};
+use crate::programs::ensure_root;
 
 /// The numbers from which the spokes' addresses are derived.
 pub(super) const SPOKES: [u8; 4] = [2, 3, 4, 5];
@@ -15,9 +18,6 @@ const HUB: u8 = 1;
 pub(super) const PORT: u16 = 51_820;
 /// The interface at a spoke's end of its cable.
 pub(super) const CABLE: &str = "veth0";
-/// MTU of Ethernet, and WireGuard's usual MTU over it.
-const CABLE_MTU: u32 = 1_500;
-const TUNNEL_MTU: u32 = 1_420;
 
 /// A hub and its spokes, before any traffic through the tunnels.
 pub(super) struct Hub {
@@ -29,28 +29,23 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub(super) fn start(program: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(program: &Path) -> Result<Self> {
+        ensure_root()?;
         let lab = Lab::new()?;
-        ensure!(
-            lab.is_root(),
-            "the soak opens sockets in namespaces: run it as root"
-        );
         let daemon = Implementation::new(program);
         let identity = Identity::new(HUB);
-        let outer = |network: u8, host: u8| Some(([10, 9, network, host], PORT).into());
+        let outer = |network: u8, host: u8| Ipv4Addr::new(10, 9, network, host);
+        let endpoint = |network, host| Some((outer(network, host), PORT).into());
         let middle = quiet_namespace(&lab, "hub")?;
         let (mut peers, mut spokes) = (Vec::new(), Vec::new());
         for n in SPOKES {
             let spoke = quiet_namespace(&lab, &format!("spoke {n}"))?;
-            let at_hub = (format!("veth{n}"), format!("10.9.{n}.1/24"));
-            let at_spoke = format!("10.9.{n}.{n}/24");
-            let (inside, outside) = ([&at_hub.1[..]], [&at_spoke[..]]);
-            lab.veth(
-                &middle, &at_hub.0, &inside, &spoke, CABLE, &outside, CABLE_MTU,
-            )?;
+            let cable = format!("veth{n}");
+            let at_hub = (&middle, &cable[..], outer(n, HUB));
+            connect(&lab, at_hub, (&spoke, CABLE, outer(n, n)))?;
             let own = Identity::new(n);
-            peers.push(own.as_peer(outer(n, n)));
-            let to_hub = vec![identity.as_peer(outer(n, HUB))];
+            peers.push(own.as_peer(endpoint(n, n)));
+            let to_hub = vec![identity.as_peer(endpoint(n, HUB))];
             let end = End::start(&spoke, &daemon, &own, to_hub, TUNNEL_MTU);
             spokes.push(end.context("start a spoke")?);
         }
@@ -77,7 +72,7 @@ impl Hub {
 }
 
 /// A namespace whose kernel sends no IPv6 router solicitations into the tunnel, where they have no route.
-fn quiet_namespace(lab: &Lab, name: &str) -> anyhow::Result<Namespace> {
+fn quiet_namespace(lab: &Lab, name: &str) -> Result<Namespace> {
     // Below /proc/sys/net every thread sees the settings of its own namespace.
     let setting = "/proc/sys/net/ipv6/conf/default/router_solicitations";
     let namespace = lab.namespace(name)?;

@@ -1,18 +1,20 @@
-//! Samples every daemon each second, and round trips during the load.
+//! Observations of a run, and their rows: a sample of every daemon each second, handshakes, and round trips.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use convoy_lab::Pid;
-use convoy_lab::measure::{self, Counters, Ends, log_tail, process};
-use convoy_lab::traffic::{Agent, LatencyReport};
-use convoy_lab::wireguard::End;
+use convoy_lab::measure::process::{self, Usage};
+use convoy_lab::measure::{self, Counters, Ends, log_tail};
+use convoy_lab::traffic::LatencyReport;
+use convoy_rows::plot::EVENTS;
+use convoy_rows::row::{Row, Run};
 
-use super::events::wg;
+use super::events::{Event, wg};
 use super::hub::{Hub, SPOKES};
-use super::observed::{Handshake, Observed, Sample};
-use super::streams::{Load, STREAMS};
+use super::streams::{Load, STREAMS, Stream};
 
 /// Seconds between two readings of the handshakes: no session renews more often than every five seconds.
 const HANDSHAKES_EVERY: u64 = 4;
@@ -21,15 +23,91 @@ const LINE_EVERY: u64 = 10;
 /// The part of a second in which probes are sent, one every 10 ms; the last must return by the end of the second.
 const PROBING: Duration = Duration::from_millis(900);
 
+/// A whole run. Times are seconds since the start of the load unless noted.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// Start of the load in seconds since 1970-01-01 UTC.
+    pub(super) began_unix_s: u64,
+    /// Processors of the machine.
+    pub(super) cpus: usize,
+    /// Duration of the load.
+    pub(super) secs: u64,
+    /// The hub, which is under test, then the spokes.
+    pub(super) daemons: Vec<String>,
+    pub(super) events: Vec<Event>,
+    pub(super) streams: Vec<Stream>,
+    /// Handshakes of the hub: the spoke, and the time in seconds since 1970-01-01 UTC.
+    pub(super) handshakes: Vec<(u8, u64)>,
+    /// The daemon that ended early, and the end of its log.
+    pub(super) death: Option<String>,
+    /// One sample per second.
+    pub(super) samples: Vec<Sample>,
+}
+
+/// One second.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) at_s: f64,
+    /// Mbit/s of verified TCP payload since the previous sample, at the hub and at the spokes.
+    pub(super) up_mbps: f64,
+    pub(super) down_mbps: f64,
+    /// Indices in [`Observed::streams`] of streams that received nothing since the previous sample.
+    pub(super) silent: Vec<usize>,
+    /// Round trips of the probes sent in this second; `None` if an outage delayed them.
+    pub(super) latency: Option<LatencyReport>,
+    /// In the order of [`Observed::daemons`].
+    pub(super) usage: Vec<Usage>,
+    /// Number of CPUs that other programs used since the previous sample.
+    pub(super) others_cpus: f64,
+    /// Drops since the previous sample, by reason; reasons without drops are omitted.
+    pub(super) drops: BTreeMap<String, u64>,
+}
+
+impl Observed {
+    /// Adds the rows of every second, and the events.
+    pub(super) fn add(&self, run: &mut Run) {
+        for (number, sample) in self.samples.iter().enumerate() {
+            let mut add = |scene: &str, contender: &str, unit: &str, value: f64| {
+                run.push(Row::new(scene, contender, ("", unit), 0, value).at(sample.at_s));
+            };
+            add("TCP goodput", "spokes to hub", "Mbit/s", sample.up_mbps);
+            add("TCP goodput", "hub to spokes", "Mbit/s", sample.down_mbps);
+            if let Some(latency) = sample.latency {
+                let [median, p99] =
+                    [latency.median_ms, latency.p99_ms].map(|ms| ms.unwrap_or(f64::NAN));
+                add("round trip", "median", "ms", median);
+                add("round trip", "p99", "ms", p99);
+            }
+            for (place, (daemon, usage)) in self.daemons.iter().zip(&sample.usage).enumerate() {
+                let mib = usage.resident_kib as f64 / 1_024.0;
+                add("memory, VmRSS", daemon, "MiB", mib);
+                // A line needs a point where it bends.
+                let open = |sample: &Sample| Some(sample.usage.get(place)?.descriptors);
+                let before = number.checked_sub(1).and_then(|it| open(&self.samples[it]));
+                if number + 1 == self.samples.len() || before != open(sample) {
+                    add("descriptors", daemon, "open", usage.descriptors as f64);
+                }
+            }
+            let drops = sample.drops.values().sum::<u64>();
+            add("drops", "all daemons", "packets/s", drops as f64);
+        }
+        for event in &self.events {
+            let row = Row::new(EVENTS, event.kind.name(), ("until", "s"), 0, event.until_s);
+            run.push(row.at(event.from_s));
+        }
+    }
+}
+
 /// Adds one sample per second, and the handshakes, to `observed`. If a daemon ends, fails with the end of its log.
-pub(super) fn watch(hub: &Hub, load: &Load, observed: &mut Observed) -> anyhow::Result<()> {
+pub(super) fn watch(hub: &Hub, load: &Load, observed: &mut Observed) -> Result<()> {
     let mut totals = Totals::default();
     sample(hub, load, &mut totals)?;
     for second in 1..=observed.secs {
         load.continues_until(second as f64);
         let sample = sample(hub, load, &mut totals)?;
         if second % LINE_EVERY == 0 {
-            let (up, down, rss_kib) = (sample.up_mbps, sample.down_mbps, &sample.rss_kib);
+            let (up, down) = (sample.up_mbps, sample.down_mbps);
+            let rss_kib: Vec<_> = sample.usage.iter().map(|it| it.resident_kib).collect();
             println!("{second} s: up {up:.0}, down {down:.0} Mbit/s, RSS {rss_kib:?} KiB");
         }
         observed.samples.push(sample);
@@ -55,7 +133,7 @@ struct Totals {
 }
 
 /// Takes a sample and updates `totals`.
-fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample> {
+fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> Result<Sample> {
     let mut now = Totals {
         at_s: load.now(),
         arrived: load.arrived(),
@@ -82,21 +160,16 @@ fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> anyhow::Result<Sample>
         let cpu = process::cpu_time(pid).with_context(|| log_tail(end))?;
         let counters = measure::counters(&end.daemon).with_context(|| log_tail(end))?;
         let counters = counters.context("the daemon is not Convoy")?;
-        sample.rss_kib.push(usage.resident_kib);
-        sample.descriptors.push(usage.descriptors);
-        sample.threads.push(usage.threads);
-        sample.cpu_s.push(rounded(cpu.as_secs_f64(), 1e2));
+        sample.usage.push(usage);
         if let Some(then) = totals.counters.get(number) {
-            let mut drops = counters.since(then).drops;
-            drops.retain(|_, count| *count > 0);
-            if !drops.is_empty() {
-                let daemon = end.namespace.label().to_owned();
-                sample.drops.insert(daemon, drops);
+            for (reason, count) in counters.since(then).drops {
+                *sample.drops.entry(reason).or_default() += count;
             }
         }
         now.counters.push(counters);
         ours += cpu;
     }
+    sample.drops.retain(|_, count| *count > 0);
     // The clocks of different processes advance at different moments.
     now.others_s = process::machine_busy()?.as_secs_f64() - ours.as_secs_f64();
     let others_s = (now.others_s - totals.others_s).max(0.0);
@@ -110,27 +183,20 @@ fn rounded(value: f64, to: f64) -> f64 {
 }
 
 /// Parses `wg show IFACE latest-handshakes`, and adds each handshake once.
-fn take_handshakes(seen: &mut Vec<Handshake>, shown: &str, spokes: &[(u8, String)]) {
+fn take_handshakes(seen: &mut Vec<(u8, u64)>, shown: &str, spokes: &[(u8, String)]) {
     for (key, time) in shown.lines().filter_map(|line| line.split_once('\t')) {
         let spoke = spokes.iter().find(|(_, known)| known == key);
         // 0 stands for a peer without a handshake.
-        if let (Some(&(spoke, _)), Ok(unix_s @ 1..)) = (spoke, time.trim().parse()) {
-            let handshake = Handshake { spoke, unix_s };
-            if !seen.contains(&handshake) {
-                seen.push(handshake);
-            }
+        if let (Some(&(spoke, _)), Ok(unix_s @ 1..)) = (spoke, time.trim().parse())
+            && !seen.contains(&(spoke, unix_s))
+        {
+            seen.push((spoke, unix_s));
         }
     }
 }
 
 /// The round trips of one spoke, and the second in which they began.
 pub(super) type RoundTrips = (u64, LatencyReport);
-
-/// Agents at a spoke and at the hub.
-pub(super) fn probers(hub: &Hub, spoke: &End) -> anyhow::Result<Ends> {
-    let agent = |end: &End| Agent::spawn(crate::agent::agent(&end.namespace));
-    Ok(Ends::new(agent(spoke)?, agent(spoke)?, agent(&hub.hub)?)?)
-}
 
 /// Sends probes to `to` every second until the load ends; a second in which probes are lost takes longer.
 pub(super) fn probe(ends: &mut Ends, to: IpAddr, load: &Load) -> Vec<RoundTrips> {
@@ -174,7 +240,6 @@ mod tests {
         for shown in ["aa=\t17\nbb=\t0\ncc=\t19\n", "aa=\t17\nbb=\t18\n"] {
             take_handshakes(&mut seen, shown, &spokes);
         }
-        let seen: Vec<_> = seen.iter().map(|it| (it.spoke, it.unix_s)).collect();
         assert_eq!(seen, [(2, 17), (3, 18)]);
     }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
+use convoy_lab::measure::Direction;
 
 use super::hub::{Hub, SPOKES};
 
@@ -21,20 +22,11 @@ const BLOCK: usize = 64 * 1024;
 /// Two streams per spoke: up, then down.
 pub(super) const STREAMS: usize = 2 * SPOKES.len();
 
-/// The direction of a stream's data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// From a spoke to the hub.
-    #[default]
-    Up,
-    /// From the hub to a spoke.
-    Down,
-}
-
 /// The outcome of one direction of a connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) spoke: u8,
+    /// Up from a spoke to the hub.
     pub(super) direction: Direction,
     pub(super) sent_bytes: u64,
     /// Bytes that arrived and equal those sent.
@@ -57,7 +49,7 @@ pub(super) struct Load {
 }
 
 /// Opens a TCP connection through the tunnel, from a spoke (counted from 0) to the hub: one stream up and one down.
-pub(super) fn open(hub: &Hub, number: usize) -> anyhow::Result<[Sockets; 2]> {
+pub(super) fn open(hub: &Hub, number: usize) -> Result<[Sockets; 2]> {
     let spoke = SPOKES[number];
     let address = SocketAddr::new(hub.address_for(spoke), 0);
     let listener = hub.hub.namespace.run(|| TcpListener::bind(address))?;
@@ -119,14 +111,9 @@ impl Load {
     /// Sends and receives on stream `number` until the load ends.
     pub(super) fn carry(&self, number: usize, [from, to]: &Sockets) -> Stream {
         let seed = (number as u64) << 32;
-        let mut stream = Stream {
-            spoke: SPOKES[number / 2],
-            direction: [Direction::Up, Direction::Down][number % 2],
-            ..Stream::default()
-        };
-        let mut sent = Ok(());
+        let (mut sent, mut sent_bytes) = (Ok(()), 0);
         let received = thread::scope(|scope| {
-            scope.spawn(|| sent = self.send(from, seed, &mut stream.sent_bytes));
+            scope.spawn(|| sent = self.send(from, seed, &mut sent_bytes));
             let received = receive(to, seed, &self.arrived[number]);
             if received.is_err() {
                 // Ends the sender without waiting for its timeout; the connection may be gone already.
@@ -135,13 +122,17 @@ impl Load {
             received
         });
         let error = received.and(sent).err();
-        stream.error = error.map(|error| format!("{error:#}"));
-        stream.verified_bytes = self.arrived()[number];
-        stream
+        Stream {
+            spoke: SPOKES[number / 2],
+            direction: [Direction::Up, Direction::Down][number % 2],
+            sent_bytes,
+            verified_bytes: self.arrived()[number],
+            error: error.map(|error| format!("{error:#}")),
+        }
     }
 
     /// Sends until the load ends; counts the bytes.
-    fn send(&self, mut to: &TcpStream, seed: u64, bytes: &mut u64) -> anyhow::Result<()> {
+    fn send(&self, mut to: &TcpStream, seed: u64, bytes: &mut u64) -> Result<()> {
         let mut next = Instant::now();
         while !self.has_ended() {
             let now = Instant::now();
@@ -155,7 +146,7 @@ impl Load {
 }
 
 /// Receives until the sender closes; counts whole blocks only, so the bytes of a partial block are missing.
-fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> anyhow::Result<()> {
+fn receive(mut from: &TcpStream, seed: u64, verified_bytes: &AtomicU64) -> Result<()> {
     let mut received = vec![0; BLOCK];
     for at in (0..).step_by(BLOCK) {
         match from.read_exact(&mut received) {

@@ -6,9 +6,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use convoy_lab::measure::process::Usage;
+use itertools::Itertools as _;
+
 use super::events::{Event, Kind};
 use super::hub::SPOKES;
-use super::observed::{Observed, Sample};
+use super::samples::{Observed, Sample};
+use super::streams::Stream;
 
 /// Seconds after its end in which an event may still have effects.
 const SETTLING: f64 = 5.0;
@@ -43,10 +47,10 @@ const STARTING: f64 = 10.0;
 /// One verdict.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
-    pub(super) what: String,
+    pub(super) what: &'static str,
     pub(super) passed: bool,
-    pub(super) found: String,
-    pub(super) bound: String,
+    found: String,
+    bound: String,
 }
 
 impl fmt::Display for Verdict {
@@ -62,9 +66,9 @@ type Finding = (bool, String);
 
 /// All verdicts on a run.
 pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
-    let memory = courses(observed, |sample| &sample.rss_kib);
-    let descriptors = courses(observed, |sample| &sample.descriptors);
-    let threads = courses(observed, |sample| &sample.threads);
+    let memory = courses(observed, |usage| usage.resident_kib);
+    let descriptors = courses(observed, |usage| usage.descriptors);
+    let threads = courses(observed, |usage| usage.threads);
     let [median, p99, lost] = round_trips(observed);
     let number = "the same number in the last tenth as in the first; never 8 more";
     #[rustfmt::skip]
@@ -84,8 +88,8 @@ pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
         ("probes come back", lost, format!("{LOST_PERCENT} % lost")),
         ("drops explained", drops(observed), format!("only for reasons that an event within {SETTLING} s explains")),
     ];
-    let verdict = |(what, (passed, found), bound): (&str, _, _)| Verdict {
-        what: what.to_owned(),
+    let verdict = |(what, (passed, found), bound)| Verdict {
+        what,
         passed,
         found,
         bound,
@@ -114,9 +118,11 @@ fn undisturbed(observed: &Observed) -> Finding {
 
 /// Every planned event took place.
 fn events(observed: &Observed) -> Finding {
-    let mut failed = observed.events.clone();
-    failed.retain(|event| event.error.is_some());
-    match &failed[..] {
+    let events = observed.events.iter();
+    match &events
+        .filter(|event| event.error.is_some())
+        .collect::<Vec<_>>()[..]
+    {
         [] => (true, format!("{} events", observed.events.len())),
         failed => (false, format!("failed: {failed:?}")),
     }
@@ -141,22 +147,24 @@ fn handshakes(observed: &Observed) -> Finding {
 
 /// The age in seconds that each session of a spoke reached; for the last one, at the end of the run.
 fn ages(observed: &Observed, spoke: u8) -> Vec<u64> {
-    let own = observed.handshakes.iter().filter(|it| it.spoke == spoke);
-    let mut times: Vec<_> = own.map(|handshake| handshake.unix_s).collect();
-    times.sort_unstable();
-    times.push(observed.began_unix_s + observed.secs);
-    let ages = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let own = observed.handshakes.iter().filter(|it| it.0 == spoke);
+    let end = observed.began_unix_s + observed.secs;
+    let times = own
+        .map(|(_, unix_s)| *unix_s)
+        .sorted_unstable()
+        .chain([end]);
+    let ages = times
+        .tuple_windows()
+        .map(|(one, next)| next.saturating_sub(one));
     ages.collect()
 }
 
 /// All bytes sent have arrived unaltered.
 fn data(observed: &Observed) -> Finding {
-    let mut broken = observed.streams.clone();
-    broken.retain(|it| it.error.is_some() || it.verified_bytes != it.sent_bytes);
-    let (count, bytes) = (
-        observed.streams.len(),
-        observed.streams.iter().map(|it| it.verified_bytes),
-    );
+    let streams = &observed.streams;
+    let is_broken = |it: &&Stream| it.error.is_some() || it.verified_bytes != it.sent_bytes;
+    let broken: Vec<_> = streams.iter().filter(is_broken).collect();
+    let (count, bytes) = (streams.len(), streams.iter().map(|it| it.verified_bytes));
     let gigabytes = bytes.sum::<u64>() as f64 / 1e9;
     match &broken[..] {
         [] => (count > 0, format!("{gigabytes:.1} GB over {count} streams")),
@@ -168,14 +176,14 @@ fn data(observed: &Observed) -> Finding {
 fn silence(observed: &Observed) -> Finding {
     let mut longest = (0.0, "none".to_owned());
     for (number, stream) in observed.streams.iter().enumerate() {
-        let mut outages = observed.events.clone();
-        outages.retain(|it| it.kind == Kind::Flap && it.spoke == Some(stream.spoke));
+        let is_outage = |it: &&Event| it.kind == Kind::Flap && it.spoke == Some(stream.spoke);
         let mut length = 0.0;
         for sample in &observed.samples {
             let (from, until) = (sample.at_s - 1.0, sample.at_s);
-            let out = |event: &Event| until.min(event.until_s) - from.max(event.from_s);
+            let out = |it: &Event| (until.min(it.until_s) - from.max(it.from_s)).max(0.0);
+            let outages = observed.events.iter().filter(is_outage).map(out);
             length = match sample.silent.contains(&number) {
-                true => length + 1.0 - outages.iter().map(|it| out(it).max(0.0)).sum::<f64>(),
+                true => length + 1.0 - outages.sum::<f64>(),
                 false => 0.0,
             };
             if length > longest.0 {
@@ -190,12 +198,9 @@ fn silence(observed: &Observed) -> Finding {
 
 /// Median memory of the last tenth minus that of the first.
 fn growth(memory: &[Course<'_>]) -> Finding {
-    of_each(memory, |it| {
-        let growth = it.last - it.first;
-        (
-            growth <= GROWTH_KIB,
-            format!("{growth:+.0} of {:.0}", it.first),
-        )
+    of_each(memory, |Course { first, last, .. }| {
+        let growth = last - first;
+        (growth <= GROWTH_KIB, format!("{growth:+.0} of {first:.0}"))
     })
 }
 
@@ -203,24 +208,19 @@ fn growth(memory: &[Course<'_>]) -> Finding {
 fn slope(memory: &[Course<'_>]) -> Finding {
     of_each(memory, |it| {
         let slope = (it.last - it.first) / (0.9 * it.seconds as f64 / 60.0);
-        let is_short = it.seconds < SLOPE_SECONDS;
-        let found = if is_short {
-            "(too short a run)".to_owned()
-        } else {
-            format!("{slope:+.1}")
-        };
-        (is_short || slope <= KIB_PER_MINUTE, found)
+        match it.seconds < SLOPE_SECONDS {
+            true => (true, "(too short a run)".to_owned()),
+            false => (slope <= KIB_PER_MINUTE, format!("{slope:+.1}")),
+        }
     })
 }
 
 /// As many at the end as after the warm-up, and never many more.
 fn flat(courses: &[Course<'_>]) -> Finding {
     of_each(courses, |it| {
-        let is_flat = it.first == it.last && it.most <= it.last + MOMENTARY;
-        (
-            is_flat,
-            format!("{} → {} (most {})", it.first, it.last, it.most),
-        )
+        let (first, last, most) = (it.first, it.last, it.most);
+        let is_flat = first == last && most <= last + MOMENTARY;
+        (is_flat, format!("{first} → {last} (most {most})"))
     })
 }
 
@@ -243,11 +243,11 @@ struct Course<'a> {
     last: f64,
 }
 
-fn courses(observed: &Observed, of: fn(&Sample) -> &[u64]) -> Vec<Course<'_>> {
+fn courses(observed: &Observed, of: fn(&Usage) -> u64) -> Vec<Course<'_>> {
     let warm_up = WARM_UP.min(observed.secs as f64 / 4.0);
     let course = |(number, daemon)| {
         let samples = observed.samples.iter().filter(|it| it.at_s > warm_up);
-        let values: Vec<_> = samples.map(|sample| of(sample)[number] as f64).collect();
+        let values: Vec<_> = samples.map(|it| of(&it.usage[number]) as f64).collect();
         let tenth = (values.len() / 10).clamp(10, 3_600).min(values.len());
         Course {
             daemon,
@@ -274,21 +274,15 @@ fn round_trips(observed: &Observed) -> [Finding; 3] {
     let sent: u64 = quiet.iter().map(|it| it.sent).sum();
     let lost = sent - quiet.iter().map(|it| it.received).sum::<u64>();
     let is_answered = p99s().next().is_some();
-    let found = [
-        format!(
-            "{median:.2} ms in the median of {} quiet seconds",
-            quiet.len()
-        ),
-        format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20"),
-        format!("{lost} of {sent} lost in quiet seconds"),
+    let is_little = sent > 0 && lost as f64 * 100.0 <= LOST_PERCENT * sent as f64;
+    let seconds = quiet.len();
+    #[rustfmt::skip]
+    let findings = [
+        (is_answered && median <= MEDIAN_MS, format!("{median:.2} ms in the median of {seconds} quiet seconds")),
+        (is_answered && worse <= P99_MS, format!("{usual:.2} ms in the median second, {worse:.2} ms in the worst of 20")),
+        (is_little, format!("{lost} of {sent} lost in quiet seconds")),
     ];
-    let few = sent > 0 && lost as f64 * 100.0 <= LOST_PERCENT * sent as f64;
-    let [a, b, c] = found;
-    [
-        (is_answered && median <= MEDIAN_MS, a),
-        (is_answered && worse <= P99_MS, b),
-        (few, c),
-    ]
+    findings
 }
 
 /// Whether an event can have effects in the second of a sample.
@@ -300,7 +294,7 @@ fn is_felt(event: &Event, sample: &Sample) -> bool {
 fn drops(observed: &Observed) -> Finding {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &observed.samples {
-        for (reason, count) in sample.drops.values().flatten() {
+        for (reason, count) in &sample.drops {
             let explains = |event: &Event| {
                 is_felt(event, sample) && reasons(event.kind).contains(&reason.as_str())
             };

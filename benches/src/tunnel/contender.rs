@@ -5,6 +5,7 @@ use std::process::Command;
 
 use convoy_lab::wireguard::Implementation;
 use convoy_tun::TX_QUEUE_LEN;
+use itertools::Itertools as _;
 
 use crate::programs::find;
 
@@ -36,42 +37,34 @@ pub(crate) enum Kind {
     Client,
 }
 
-/// A set of contenders with their scenes, and a result file of its own.
+/// A set of contenders with their scenes, and a result file of its own; each has its letter in the table of scenes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Set {
     /// WireGuard programs at both ends, and OpenVPN.
-    Programs,
+    Programs = b'p',
     /// Programs at the near end that need no root.
-    Rootless,
+    Rootless = b'r',
     /// Gateways at the near end.
-    Gateways,
+    Gateways = b'g',
     /// Ways from one client to another.
-    Paths,
+    Paths = b'h',
 }
 
 /// Name, kind, program and arguments. `convoy` is the program that `--convoy` names; others are in the directory of
 /// `make peers` or in `PATH`. Places in braces are filled once the namespaces stand.
 type Entry = (&'static str, Kind, &'static str, &'static str);
 
+// gotatun and boringtun look up the logged-in user, and exit if there is none. `openvpn-dco` uses the kernel's data
+// channel, if the kernel has one.
+#[rustfmt::skip]
 const PROGRAMS: [Entry; 7] = [
     (CONVOY, Kind::WireGuard, CONVOY, ""),
     ("wireguard-go", Kind::WireGuard, "wireguard", ""),
     ("tailscale", Kind::WireGuard, "wireguard-tailscale", ""),
-    // These two look up the logged-in user, and exit if there is none.
-    (
-        "gotatun",
-        Kind::WireGuard,
-        "gotatun",
-        "--disable-drop-privileges",
-    ),
-    (
-        "boringtun",
-        Kind::WireGuard,
-        "boringtun-cli",
-        "--disable-drop-privileges",
-    ),
+    ("gotatun", Kind::WireGuard, "gotatun", "--disable-drop-privileges"),
+    ("boringtun", Kind::WireGuard, "boringtun-cli", "--disable-drop-privileges"),
     ("openvpn", Kind::OpenVpn, "openvpn", "--disable-dco"),
-    // Kernel data channel, if the kernel supports it.
     ("openvpn-dco", Kind::OpenVpn, "openvpn", ""),
 ];
 
@@ -169,7 +162,7 @@ impl Set {
         for (name, kind, program, arguments) in entries {
             let program = match *program {
                 CONVOY => convoy.to_owned(),
-                program => installed(peers, program),
+                program => installed(peers, program, program),
             };
             let default = Contender {
                 kind: *kind,
@@ -192,18 +185,16 @@ impl Set {
 /// wireguard-go in the directory of `make peers`, or else in `PATH`.
 pub(crate) fn wireguard_go(peers: &Path) -> Contender {
     let (name, _, program, _) = PROGRAMS[1];
-    let newest = installed(peers, program);
-    let program = if newest.is_file() { newest } else { find(name) };
-    Contender::wireguard(name, &program)
+    Contender::wireguard(name, &installed(peers, program, name))
 }
 
-/// A program in the directory of `make peers`, or else in `PATH`.
-fn installed(peers: &Path, program: &str) -> PathBuf {
+/// A program in the directory of `make peers`, or else in `PATH`, where it may have another name.
+fn installed(peers: &Path, program: &str, in_path: &str) -> PathBuf {
     let newest = peers.join(program);
     if newest.is_file() {
         newest
     } else {
-        find(program)
+        find(in_path)
     }
 }
 
@@ -250,10 +241,10 @@ impl Contender {
         let mut go = Command::new("go");
         let modules = printed(go.args(["version", "-m"]).arg(&self.program));
         let module = modules.and_then(|modules| {
-            let mut lines = modules.lines();
-            let line = lines.find_map(|line| line.trim().strip_prefix("mod\t"));
-            let words: Vec<_> = line?.split('\t').take(2).collect();
-            Some(words.join(" "))
+            let line = modules
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("mod\t"))?;
+            Some(line.split('\t').take(2).join(" "))
         });
         let versions = || printed(Command::new(&self.program).arg("--version"));
         let first = || versions()?.lines().next().map(str::to_owned);

@@ -13,26 +13,24 @@
 //! the former runs inside, so that flows of peers leave as sockets of that program; so do the datagrams of the tunnel.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use convoy_lab::measure::{self, Bed, Ends};
-use convoy_lab::traffic::Agent;
+use anyhow::Result;
+use convoy_lab::measure::{self, Bed};
 use convoy_lab::wireguard::Implementation;
-use convoy_lab::{Namespace, Pid, eventually};
+use convoy_lab::{Namespace, Pid};
 
 use super::contender::{Contender, Kind};
 use super::rootless::wait_until_up;
+use crate::agent::{connect, ends};
 use crate::programs::{Started, find, output};
 
-pub(super) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2));
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 const BEHIND: &str = "10.99.0.0/24";
-const HOST_CIDR: &str = "10.99.0.1/24";
-const SERVER_CIDR: &str = "10.99.0.2/24";
 /// The host's interface to the server.
 const VETH: &str = "veth1";
-const ETHERNET: u32 = 1_500;
 /// The namespace inside, as [`super::contender`] names it: where programs that have given up their capabilities can open it.
 const INSIDE: &str = "/var/run/inside";
 /// Lets a gateway behind a user-mode network call its peer, which could not call it.
@@ -56,19 +54,11 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// Adds the namespaces, and lets the peer reach the server through the tunnel.
-    pub(super) fn new(bed: &mut Bed) -> anyhow::Result<Self> {
+    pub(super) fn new(bed: &mut Bed) -> Result<Self> {
         let host = bed.tunnel.left.namespace.clone();
         let lab = bed.lab();
         let (server, inside) = (lab.namespace("server")?, lab.namespace("inside")?);
-        lab.veth(
-            &host,
-            VETH,
-            &[HOST_CIDR],
-            &server,
-            "veth0",
-            &[SERVER_CIDR],
-            ETHERNET,
-        )?;
+        connect(lab, (&host, VETH, HOST), (&server, "veth0", SERVER))?;
         let bind = format!("touch {INSIDE} && exec mount --bind /proc/$0/ns/net {INSIDE}");
         let mut shell = host.command("sh");
         output(shell.args(["-c", &bind, &inside.pid().to_string()]))?;
@@ -79,11 +69,12 @@ impl Gateway {
         for peer in &mut right.config.peers {
             peer.allowed_ips.push(BEHIND.to_owned());
         }
+        let network = None;
         Ok(Self {
             host,
             inside,
             server,
-            network: None,
+            network,
         })
     }
 
@@ -92,7 +83,7 @@ impl Gateway {
         &mut self,
         bed: &mut Bed,
         convoy: &Implementation,
-    ) -> anyhow::Result<[Namespace; 2]> {
+    ) -> Result<[Namespace; 2]> {
         self.network = None;
         for gateway in [&self.host, &self.inside] {
             let mut shell = gateway.command("sh");
@@ -112,7 +103,7 @@ impl Gateway {
         bed: &mut Bed,
         contender: &Contender,
         convoy: &Implementation,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let [peer, server] = self.renew_peer(bed, convoy)?;
         if contender.kind == Kind::Network {
             self.network = Some(start(contender, &self.host, &self.inside)?);
@@ -121,17 +112,16 @@ impl Gateway {
         let gateway = &bed.tunnel.left.namespace;
         output(gateway.command(find("nft")).arg(MASQUERADE))?;
         bed.tunnel.left.replace_daemon(convoy)?;
-        let agent = |place| Agent::spawn(crate::agent::agent(place));
-        bed.ends = Ends::new(agent(&peer)?, agent(&peer)?, agent(&server)?)?;
+        bed.ends = ends(&peer, &server)?;
         let Bed { ends, tunnel, .. } = bed;
-        wait_until_up(ends, SERVER, || {
+        wait_until_up(ends, SERVER.into(), || {
             self.check()?;
             Ok(measure::check(tunnel)?)
         })
     }
 
     /// Fails if the user-mode network has ended.
-    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+    pub(super) fn check(&mut self) -> Result<()> {
         self.network.as_mut().map_or(Ok(()), Started::check)
     }
 
@@ -142,17 +132,14 @@ impl Gateway {
 }
 
 /// Connects `inside` to what `host` reaches by a user-mode network.
-fn start(contender: &Contender, host: &Namespace, inside: &Namespace) -> anyhow::Result<Started> {
+fn start(contender: &Contender, host: &Namespace, inside: &Namespace) -> Result<Started> {
     let mut command = host.command(&contender.program);
     let mut network = Started::new(command.args(contender.arguments.split(' ')))?;
     // The second field of the default route is zero.
     let routes = format!("/proc/{}/net/route", inside.pid());
-    let has_route = || {
-        let routes = fs::read_to_string(&routes).unwrap_or_default();
-        let is_up = routes.contains("\t00000000\t");
-        (is_up || network.check().is_err()).then_some(())
+    let has_route = |_: &Started| {
+        fs::read_to_string(&routes).is_ok_and(|routes| routes.contains("\t00000000\t"))
     };
-    eventually(PATIENCE, has_route).context("it configures no network")?;
-    network.check()?;
+    network.wait_until(PATIENCE, has_route)?;
     Ok(network)
 }

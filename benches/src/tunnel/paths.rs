@@ -12,20 +12,20 @@
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use convoy_lab::measure::Bed;
-use convoy_lab::traffic::LatencyReport;
 use convoy_lab::wireguard::{End, Identity, Implementation, KeyPair};
-use convoy_lab::{LabError, Namespace, Pid, eventually};
+use convoy_lab::{Namespace, Pid, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::contender::Contender;
 use super::processes::{Processes, write_private};
 use super::rootless::wait_until_up;
-use crate::programs::{Started, find, generate_server_certificate, output};
+use crate::agent::{TUNNEL_MTU, connect};
+use crate::programs::{Started, find, generate_certificate, output};
 
 /// The interface at all ends, as the lab names it.
 const TUNNEL: &str = "wg0";
@@ -37,11 +37,9 @@ const AT_HUB: [(&str, Ipv4Addr); 2] = [
     ("right", Ipv4Addr::new(10, 10, 2, 3)),
 ];
 /// Addresses of the clients there.
-const AT_CLIENTS: [&str; 2] = ["10.10.1.1/24", "10.10.2.2/24"];
+const AT_CLIENTS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 10, 1, 1), Ipv4Addr::new(10, 10, 2, 2)];
 /// Network of the right client's cable.
 const BEYOND: &str = "10.10.2.0/24";
-const MTU: u32 = 1_500;
-const TUNNEL_MTU: u32 = 1_420;
 /// Number of the hub; the clients have 1 and 2.
 const HUB: u8 = 3;
 
@@ -76,14 +74,13 @@ pub(super) struct Paths {
 
 impl Paths {
     /// Adds the hub, and ends the daemons of the tunnel.
-    pub(super) fn new(bed: &mut Bed, convoy: &Implementation) -> anyhow::Result<Self> {
+    pub(super) fn new(bed: &mut Bed, convoy: &Implementation) -> Result<Self> {
         let lab = bed.lab();
         let place = lab.namespace("hub")?;
         let clients = [&bed.tunnel.left, &bed.tunnel.right];
         let cables = AT_HUB.into_iter().zip(AT_CLIENTS);
         for (client, ((name, far), near)) in clients.into_iter().zip(cables) {
-            let (client, far) = (&client.namespace, format!("{far}/24"));
-            lab.veth(client, CABLE, &[near], &place, name, &[&far], MTU)?;
+            connect(lab, (&client.namespace, CABLE, near), (&place, name, far))?;
         }
         let link = clients[0].namespace.link();
         link.add_route_through(BEYOND, AT_HUB[0].1.into())?;
@@ -109,13 +106,13 @@ impl Paths {
     }
 
     /// Starts the TURN server if `contender` needs it, and fails if this Convoy refuses the contender's file.
-    pub(super) fn prepare(&mut self, bed: &Bed, contender: &Contender) -> anyhow::Result<()> {
+    pub(super) fn prepare(&mut self, bed: &Bed, contender: &Contender) -> Result<()> {
         if contender.arguments.contains("Turn =") && self.turn.is_none() {
             self.turn = Some(self.serve()?);
         }
         let client = self.client(bed, contender, true)?;
         let mut check = client.command(&bed.tunnel.left.namespace);
-        let checked = output(check.args(["check", client.file()]));
+        let checked = output(check.args(["check", &client.file]));
         checked.map(drop).map_err(|error| {
             let (text, marker) = (error.to_string(), "error: ");
             let line = text.lines().find_map(|line| line.split(marker).nth(1));
@@ -124,12 +121,13 @@ impl Paths {
     }
 
     /// Starts the TURN server, for UDP, TCP and TLS.
-    fn serve(&self) -> anyhow::Result<Started> {
+    fn serve(&self) -> Result<Started> {
         let [(_, listening), (_, relay)] = AT_HUB;
         let place = &self.hub.namespace;
-        let [server, authority] =
-            [["key", "crt"], ["ca.key", "ca.crt"]].map(|names| names.map(|name| self.path(name)));
-        generate_server_certificate(&server, &format!("IP:{listening}"), &authority)?;
+        let files = |names: [&str; 2]| names.map(|name| self.path(name));
+        let (server, authority) = (files(["key", "crt"]), files(["ca.key", "ca.crt"]));
+        generate_certificate(&authority, "DNS:authority.bench", None)?;
+        generate_certificate(&server, &format!("IP:{listening}"), Some(&authority))?;
         let mut command = place.command(find("turnserver"));
         command.args(["-n", "--no-cli", "--lt-cred-mech", "--realm=bench"]);
         command.args(["--log-file=stdout", "--pidfile=/run/turnserver.pid"]);
@@ -137,16 +135,14 @@ impl Paths {
             format!("--user={USER}:{PASSWORD}"),
             format!("--listening-ip={listening}"),
             format!("--relay-ip={relay}"),
-            format!("--cert={}", self.path("crt").display()),
-            format!("--pkey={}", self.path("key").display()),
+            format!("--cert={}", server[1].display()),
+            format!("--pkey={}", server[0].display()),
         ]);
         let mut turn = Started::new(&mut command).context("(fix: apt-get install coturn)")?;
-        let listens = || {
+        turn.wait_until(PATIENCE, |_| {
             let connected = place.run(|| TcpStream::connect((listening, TURN_PORT)).is_ok());
-            (connected.unwrap_or(false) || turn.check().is_err()).then_some(())
-        };
-        eventually(PATIENCE, listens).context("the TURN server does not listen")?;
-        turn.check()?;
+            connected.unwrap_or(false)
+        })?;
         Ok(turn)
     }
 
@@ -155,14 +151,12 @@ impl Paths {
     }
 
     /// Writes the file of a client, and copies the program.
-    fn client(&self, bed: &Bed, contender: &Contender, is_left: bool) -> anyhow::Result<Processes> {
+    fn client(&self, bed: &Bed, contender: &Contender, is_left: bool) -> Result<Processes> {
         let (left, right) = (&bed.tunnel.left, &bed.tunnel.right);
-        let (own, other) = if is_left {
-            (left, right)
-        } else {
-            (right, left)
+        let (own, other, (_, hub)) = match is_left {
+            true => (left, right, AT_HUB[0]),
+            false => (right, left, AT_HUB[1]),
         };
-        let hub = AT_HUB[usize::from(!is_left)].1;
         let places = [
             ("{own-key}", own.keys.private_base64()),
             ("{own}", own.inner_v4().to_string()),
@@ -179,20 +173,28 @@ impl Paths {
     }
 
     /// Starts new clients, and waits until packets take the way that `contender` is about.
-    pub(super) fn start(&mut self, bed: &mut Bed, contender: &Contender) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self, bed: &mut Bed, contender: &Contender) -> Result<()> {
         self.clients.clear();
         let (left, right) = (&bed.tunnel.left, &bed.tunnel.right);
         for (end, is_left) in [(left, true), (right, false)] {
             let mut client = self.client(bed, contender, is_left)?;
             let mut up = client.command(&end.namespace);
-            up.args(["up", "--foreground", client.file()]);
+            up.args(["up", "--foreground", &client.file]);
             client.start(&mut up)?;
             self.clients.push(client);
         }
         let (left, via) = (left.namespace.clone(), bed.tunnelled());
         let mut up = wait_until_up(&mut bed.ends, via, || self.check());
-        if contender.arguments.contains("Direct =") {
-            up = up.and_then(|()| self.wait_until_direct(&left, || bed.ends.ping(via, PROBE)));
+        if up.is_ok() && contender.arguments.contains("Direct =") {
+            let mut is_direct = || {
+                bed.ends.ping(via, PROBE)?;
+                self.is_direct(&left)
+            };
+            let met = eventually(PATIENCE, || match is_direct() {
+                Ok(is_direct) => is_direct.then_some(Ok(())),
+                Err(error) => Some(Err(error)),
+            });
+            up = met.unwrap_or_else(|| Err(anyhow!("there is no direct path")));
         }
         if up.is_err() {
             // Too long for a note.
@@ -201,35 +203,22 @@ impl Paths {
         up
     }
 
-    fn wait_until_direct(
-        &self,
-        left: &Namespace,
-        mut send: impl FnMut() -> Result<LatencyReport, LabError>,
-    ) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            send()?;
-            let mut status = self.clients[0].command(left);
-            let printed = output(status.args(["status", "--json", TUNNEL]))?;
-            let status: Value = serde_json::from_str(&printed)?;
-            let direct = &status["interfaces"][0]["peers"][0]["direct"][0];
-            if direct["path"] == "direct" {
-                return Ok(());
-            }
-            ensure!(
-                Instant::now() < deadline,
-                "there is no direct path: {direct}"
-            );
-        }
+    /// Whether the left client's packets take the direct path.
+    fn is_direct(&self, left: &Namespace) -> Result<bool> {
+        let mut status = self.clients[0].command(left);
+        let printed = output(status.args(["status", "--json", TUNNEL]))?;
+        let status: Value = serde_json::from_str(&printed)?;
+        let direct = &status["interfaces"][0]["peers"][0]["direct"][0];
+        Ok(direct["path"] == "direct")
     }
 
     /// Fails if a client has ended.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.clients.iter().try_for_each(Processes::check)
     }
 
     /// All processes of the left client.
-    pub(super) fn pids(&self) -> anyhow::Result<Vec<Pid>> {
+    pub(super) fn pids(&self) -> Result<Vec<Pid>> {
         self.clients.first().context("no client runs")?.pids()
     }
 }
@@ -240,15 +229,14 @@ fn file(
     is_left: bool,
     places: impl IntoIterator<Item = (&'static str, String)>,
 ) -> String {
-    let lines = contender
-        .lines()
-        .filter_map(|line| match line.strip_prefix(LEFT) {
-            Some(line) => is_left.then_some(line),
-            None => Some(line),
-        });
+    let of_client = |line| match str::strip_prefix(line, LEFT) {
+        Some(line) => is_left.then_some(line),
+        None => Some(line),
+    };
+    let lines = contender.lines().filter_map(of_client);
     let text = lines.fold(FILE.to_owned(), |text, line| text + line + "\n");
-    let places = places.into_iter();
-    places.fold(text, |text, (place, value)| text.replace(place, &value))
+    let filled = places.into_iter();
+    filled.fold(text, |text, (place, value)| text.replace(place, &value))
 }
 
 #[cfg(test)]
@@ -259,23 +247,17 @@ mod tests {
     use crate::tunnel::Set;
 
     #[test]
-    fn only_the_left_client_knows_its_peer_and_the_turn_server() {
+    fn places_are_filled_and_only_the_left_client_knows_its_peer_and_the_turn_server() {
         for contender in Set::Paths.contenders(Path::new("convoy"), Path::new("")) {
             let [left, right] =
                 [true, false].map(|is_left| file(&contender.arguments, is_left, []));
             assert!(left.contains("Endpoint = "), "{left}");
             let knows_hub = right.contains("{hub-key}");
             assert_eq!(right.contains("Endpoint = "), knows_hub, "{right}");
-            assert!(
-                !right.contains("Turn = ") && !right.contains(LEFT),
-                "{right}"
-            );
+            let is_private = !right.contains("Turn = ") && !right.contains(LEFT);
+            assert!(is_private, "{right}");
             assert_eq!(left.matches("[Peer]").count(), 1, "{left}");
         }
-    }
-
-    #[test]
-    fn places_are_filled_wherever_they_stand() {
         let places = [("{own-key}", "key".to_owned()), ("{hub}", "hub".to_owned())];
         let text = file("[Peer]\nleft: Endpoint = {hub}:1", true, places);
         assert!(text.contains("PrivateKey = key\n"), "{text}");

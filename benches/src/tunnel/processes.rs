@@ -5,12 +5,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use convoy_lab::measure::process;
-use convoy_lab::{Namespace, Pid};
+use convoy_lab::{Namespace, Pid, eventually};
 use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
 
@@ -18,24 +17,22 @@ use crate::programs::Started;
 
 /// Time for the processes to end.
 const END: Duration = Duration::from_secs(3);
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A copy of a program, its file, and its processes, which are killed when dropped.
 pub(super) struct Processes {
     directory: TempDir,
     program: PathBuf,
-    file: String,
+    pub(super) file: String,
     /// Absent before the start. It outlives the others: what `convoy exec` has become is another program.
     child: Option<Started>,
 }
 
 impl Processes {
     /// Copies the program, and writes `text` into `NAME.conf` beside it.
-    pub(super) fn new(program: &Path, name: &str, text: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(program: &Path, name: &str, text: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let copy = directory
-            .path()
-            .join(program.file_name().context("it has no name")?);
+        let name_of_program = program.file_name().context("it has no name")?;
+        let copy = directory.path().join(name_of_program);
         fs::copy(program, &copy)?;
         let file = directory.path().join(format!("{name}.conf"));
         write_private(&file, text)?;
@@ -47,27 +44,23 @@ impl Processes {
         })
     }
 
-    pub(super) fn file(&self) -> &str {
-        &self.file
-    }
-
     /// A command of the program in `place`.
     pub(super) fn command(&self, place: &Namespace) -> Command {
         place.command(&self.program)
     }
 
     /// Starts one of its [commands](Self::command).
-    pub(super) fn start(&mut self, command: &mut Command) -> anyhow::Result<&Started> {
+    pub(super) fn start(&mut self, command: &mut Command) -> Result<&mut Started> {
         Ok(self.child.insert(Started::new(command)?))
     }
 
     /// Fails if all have ended.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         ensure!(!self.pids()?.is_empty(), "it has ended");
         Ok(())
     }
 
-    pub(super) fn pids(&self) -> anyhow::Result<Vec<Pid>> {
+    pub(super) fn pids(&self) -> Result<Vec<Pid>> {
         Ok(process::executing(self.directory.path())?)
     }
 
@@ -87,19 +80,18 @@ pub(super) fn write_private(file: &Path, text: &str) -> io::Result<()> {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        let deadline = Instant::now() + END;
-        while let Ok(pids) = self.pids()
-            && !pids.is_empty()
-        {
-            let signal = match Instant::now() < deadline {
-                true => Signal::SIGTERM,
-                false => Signal::SIGKILL,
-            };
-            for pid in pids {
-                // An error means that it has just ended.
-                let _ = kill(pid, signal);
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let ended = eventually(END, || {
+                let pids = self.pids().unwrap_or_default();
+                for pid in &pids {
+                    // An error means that it has just ended.
+                    let _ = kill(*pid, signal);
+                }
+                pids.is_empty().then_some(())
+            });
+            if ended.is_some() {
+                break;
             }
-            thread::sleep(PAUSE);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The scenes in which tunnels are compared, one line each: name, figure, test, contenders and sets.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use convoy_lab::measure::Direction;
 
-use super::contender::{CONVOY, Contender, Kind, Set};
+use super::contender::{Contender, Kind, Set};
 
 /// One scene.
 #[derive(Debug, Clone, Copy)]
@@ -15,8 +15,7 @@ pub(crate) struct Scene {
     /// The test that yields the figure; scenes of the same test share its run.
     pub(crate) test: Test,
     pub(crate) of_test: Figure,
-    field: Field,
-    /// Letters of the sets that have it.
+    /// Letters of the sets that have it, and of its further contenders.
     sets: &'static str,
 }
 
@@ -97,18 +96,6 @@ pub(crate) enum Figure {
     Open,
 }
 
-/// The contenders of a scene; Convoy is always one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
-    /// WireGuard programs with their defaults.
-    Programs,
-    /// The same, also with Convoy's queue length.
-    WithVariants,
-    /// WireGuard programs and OpenVPN.
-    WithOpenVpn,
-    Everyone,
-}
-
 pub(super) const UP: Tcp = Tcp {
     way: Some(Direction::Up),
     streams: 1,
@@ -127,83 +114,83 @@ const FAR_LOST: Tcp = UP.veth(Veth::Far(10));
 const IDLE: Test = Test::Requests { beside_tcp: false };
 const LOADED: Test = Test::Requests { beside_tcp: true };
 
-use Field::{Everyone, Programs, WithOpenVpn, WithVariants};
 use Figure::{Cpu, Main, Memory, Open, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
 
 /// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s; `c`: scenes that
-/// tell two builds of Convoy apart, for `commits`.
+/// tell two builds of Convoy apart, for `commits`. Of the programs, also those with Convoy's `q`ueue length, and
+/// `o`penvpn.
 #[rustfmt::skip]
 pub(crate) const SCENES: &[Scene] = &[
-    of("tcp-up", ("TCP up", "Gbit/s"), UP.test(), Main, Everyone, "prghc"),
-    of("tcp-down", ("TCP down", "Gbit/s"), DOWN.test(), Main, Everyone, "prghc"),
-    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), UP.streams(4).test(), Main, WithVariants, "pc"),
-    of("tcp-both", ("TCP both ways", "Gbit/s"), BOTH.test(), Main, WithVariants, "p"),
-    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), UP.test(), Cpu, Everyone, "prghc"),
-    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), UP.ping().test(), Main, WithVariants, "pc"),
-    of("ping-tcp", ("ping beside TCP up, p50", "ms"), UP.ping().test(), P50, WithVariants, "pc"),
-    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), UP.ping().test(), P99, WithVariants, "pc"),
-    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), UP.bbr().test(), Main, Programs, "pc"),
-    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), DOWN.bbr().test(), Main, Programs, "pc"),
-    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), UP.bbr().ping().test(), Main, Programs, "pc"),
-    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), UP.bbr().ping().test(), P50, Programs, "pc"),
-    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), UP.bbr().ping().test(), P99, Programs, "pc"),
-    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), UP.veth(Veth::Cuts).test(), Main, WithVariants, "pc"),
-    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), Test::UdpRate(1_200), Main, WithVariants, "prgc"),
-    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), Test::UdpRate(64), Main, WithVariants, "pgc"),
-    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), Test::UdpOffered(1_200, 200), Main, WithVariants, "p"),
-    of("ping-idle", ("ping, idle, p50", "ms"), Test::PingIdle, P50, WithVariants, "phc"),
-    of("cpu-idle", ("CPU when idle", "%"), Test::CpuIdle, Main, WithVariants, "p"),
-    of("memory", ("peak memory", "MB"), Test::Memory, Main, WithVariants, "p"),
-    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), IDLE, P50, WithOpenVpn, "pr"),
-    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), IDLE, P99, WithOpenVpn, "pr"),
-    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), IDLE, P999, WithOpenVpn, "p"),
-    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), IDLE, UdpP50, WithOpenVpn, "pr"),
-    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), IDLE, UdpP99, WithOpenVpn, "p"),
-    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), IDLE, UdpP999, WithOpenVpn, "p"),
-    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), LOADED, P50, WithOpenVpn, "p"),
-    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), LOADED, P99, WithOpenVpn, "p"),
-    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), LOADED, P999, WithOpenVpn, "p"),
-    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), LOADED, UdpP50, WithOpenVpn, "p"),
-    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), LOADED, UdpP99, WithOpenVpn, "p"),
-    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), LOADED, UdpP999, WithOpenVpn, "p"),
-    of("connections", ("connections with a request", "1/s"), Test::Connections(1), Main, Programs, "prg"),
-    of("connections-16", ("the same, 16 at a time", "1/s"), Test::Connections(16), Main, Programs, "rg"),
-    of("requests", ("requests on one connection", "1/s"), IDLE, Rate, Programs, "rg"),
-    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), UP.test(), Syscalls, WithOpenVpn, "prg"),
-    of("tcp-up-memory", ("TCP up, peak memory", "MB"), UP.test(), Memory, WithOpenVpn, "prg"),
-    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), DOWN.test(), Cpu, WithOpenVpn, "prgh"),
-    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), DOWN.test(), Syscalls, WithOpenVpn, "prg"),
-    of("tcp-down-memory", ("TCP down, peak memory", "MB"), DOWN.test(), Memory, WithOpenVpn, "p"),
-    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), UP.streams(8).test(), Main, Programs, "prg"),
-    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), UP.streams(8).test(), Cpu, Programs, "prg"),
-    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), UP.streams(8).test(), Syscalls, Programs, "pr"),
-    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), UP.streams(8).test(), Memory, Programs, "prg"),
-    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), DOWN.streams(8).test(), Main, Programs, "prg"),
-    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), DOWN.streams(8).test(), Cpu, Programs, "p"),
-    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), DOWN.streams(8).test(), Syscalls, Programs, "p"),
-    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), DOWN.streams(8).test(), Memory, Programs, "p"),
-    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), LOST.test(), Main, Programs, "pr"),
-    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), LOST.test(), Cpu, Programs, "p"),
-    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), LOST.test(), Syscalls, Programs, "p"),
-    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), LOST.test(), Memory, Programs, "p"),
-    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), FAR.test(), Main, Programs, "r"),
-    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), FAR_LOST.test(), Main, Programs, "r"),
-    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), Test::UdpCurve(64), Main, Programs, "p"),
-    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), Test::UdpCurve(512), Main, Programs, "p"),
-    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Test::Flows(1_000), Main, Programs, "g"),
-    of("flows-1000-open", ("came up of 1,000", "flows"), Test::Flows(1_000), Open, Programs, "g"),
-    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Test::Flows(1_000), Memory, Programs, "g"),
-    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Test::Flows(8_000), Main, Programs, "g"),
-    of("flows-8000-open", ("came up of 8,000", "flows"), Test::Flows(8_000), Open, Programs, "g"),
-    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Test::Flows(8_000), Memory, Programs, "g"),
-    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), Test::UdpCurve(1_200), Main, WithOpenVpn, "p"),
+    of("tcp-up", ("TCP up", "Gbit/s"), UP.test(), Main, "prghcqo"),
+    of("tcp-down", ("TCP down", "Gbit/s"), DOWN.test(), Main, "prghcqo"),
+    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), UP.streams(4).test(), Main, "pcq"),
+    of("tcp-both", ("TCP both ways", "Gbit/s"), BOTH.test(), Main, "pq"),
+    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), UP.test(), Cpu, "prghcqo"),
+    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), UP.ping().test(), Main, "pcq"),
+    of("ping-tcp", ("ping beside TCP up, p50", "ms"), UP.ping().test(), P50, "pcq"),
+    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), UP.ping().test(), P99, "pcq"),
+    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), UP.bbr().test(), Main, "pc"),
+    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), DOWN.bbr().test(), Main, "pc"),
+    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), UP.bbr().ping().test(), Main, "pc"),
+    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), UP.bbr().ping().test(), P50, "pc"),
+    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), UP.bbr().ping().test(), P99, "pc"),
+    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), UP.veth(Veth::Cuts).test(), Main, "pcq"),
+    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), Test::UdpRate(1_200), Main, "prgcq"),
+    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), Test::UdpRate(64), Main, "pgcq"),
+    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), Test::UdpOffered(1_200, 200), Main, "pq"),
+    of("ping-idle", ("ping, idle, p50", "ms"), Test::PingIdle, P50, "phcq"),
+    of("cpu-idle", ("CPU when idle", "%"), Test::CpuIdle, Main, "pq"),
+    of("memory", ("peak memory", "MB"), Test::Memory, Main, "pq"),
+    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), IDLE, P50, "pro"),
+    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), IDLE, P99, "pro"),
+    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), IDLE, P999, "po"),
+    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), IDLE, UdpP50, "pro"),
+    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), IDLE, UdpP99, "po"),
+    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), IDLE, UdpP999, "po"),
+    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), LOADED, P50, "po"),
+    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), LOADED, P99, "po"),
+    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), LOADED, P999, "po"),
+    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), LOADED, UdpP50, "po"),
+    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), LOADED, UdpP99, "po"),
+    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), LOADED, UdpP999, "po"),
+    of("connections", ("connections with a request", "1/s"), Test::Connections(1), Main, "prg"),
+    of("connections-16", ("the same, 16 at a time", "1/s"), Test::Connections(16), Main, "rg"),
+    of("requests", ("requests on one connection", "1/s"), IDLE, Rate, "rg"),
+    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), UP.test(), Syscalls, "prgo"),
+    of("tcp-up-memory", ("TCP up, peak memory", "MB"), UP.test(), Memory, "prgo"),
+    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), DOWN.test(), Cpu, "prgho"),
+    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), DOWN.test(), Syscalls, "prgo"),
+    of("tcp-down-memory", ("TCP down, peak memory", "MB"), DOWN.test(), Memory, "po"),
+    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), UP.streams(8).test(), Main, "prg"),
+    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), UP.streams(8).test(), Cpu, "prg"),
+    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), UP.streams(8).test(), Syscalls, "pr"),
+    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), UP.streams(8).test(), Memory, "prg"),
+    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), DOWN.streams(8).test(), Main, "prg"),
+    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), DOWN.streams(8).test(), Cpu, "p"),
+    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), DOWN.streams(8).test(), Syscalls, "p"),
+    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), DOWN.streams(8).test(), Memory, "p"),
+    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), LOST.test(), Main, "pr"),
+    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), LOST.test(), Cpu, "p"),
+    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), LOST.test(), Syscalls, "p"),
+    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), LOST.test(), Memory, "p"),
+    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), FAR.test(), Main, "r"),
+    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), FAR_LOST.test(), Main, "r"),
+    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), Test::UdpCurve(64), Main, "p"),
+    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), Test::UdpCurve(512), Main, "p"),
+    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Test::Flows(1_000), Main, "g"),
+    of("flows-1000-open", ("came up of 1,000", "flows"), Test::Flows(1_000), Open, "g"),
+    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Test::Flows(1_000), Memory, "g"),
+    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Test::Flows(8_000), Main, "g"),
+    of("flows-8000-open", ("came up of 8,000", "flows"), Test::Flows(8_000), Open, "g"),
+    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Test::Flows(8_000), Memory, "g"),
+    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), Test::UdpCurve(1_200), Main, "po"),
 ];
 
 /// Finds the scenes called `names`.
 ///
 /// # Errors
 /// If a name is unknown; lists all names.
-pub(crate) fn named(names: &[String]) -> anyhow::Result<Vec<&'static Scene>> {
+pub(crate) fn named(names: &[String]) -> Result<Vec<&'static Scene>> {
     let named = |name: &String| {
         let known = || SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>();
         let scene = SCENES.iter().find(|scene| scene.name == name);
@@ -214,22 +201,19 @@ pub(crate) fn named(names: &[String]) -> anyhow::Result<Vec<&'static Scene>> {
 
 /// The scenes that tell two builds of Convoy apart.
 pub(crate) fn of_commits() -> Vec<&'static Scene> {
-    with_letter('c')
+    with_letter(b'c')
 }
 
-fn with_letter(letter: char) -> Vec<&'static Scene> {
+fn with_letter(letter: u8) -> Vec<&'static Scene> {
     let scenes = SCENES.iter();
-    scenes.filter(|scene| scene.sets.contains(letter)).collect()
+    scenes
+        .filter(|scene| scene.sets.contains(char::from(letter)))
+        .collect()
 }
 
 impl Set {
     pub(crate) fn scenes(self) -> Vec<&'static Scene> {
-        with_letter(match self {
-            Self::Programs => 'p',
-            Self::Rootless => 'r',
-            Self::Gateways => 'g',
-            Self::Paths => 'h',
-        })
+        with_letter(self as u8)
     }
 }
 
@@ -238,7 +222,6 @@ const fn of(
     figure: (&'static str, &'static str),
     test: Test,
     of_test: Figure,
-    field: Field,
     sets: &'static str,
 ) -> Scene {
     Scene {
@@ -246,7 +229,6 @@ const fn of(
         figure,
         test,
         of_test,
-        field,
         sets,
     }
 }
@@ -255,15 +237,10 @@ impl Scene {
     /// Whether `contender` has a figure in this scene; the bare veth has those that need no daemon.
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         match contender.kind {
-            Kind::Bare => true,
-            Kind::WireGuard if contender.name == CONVOY => true,
-            Kind::WireGuard if contender.is_variant() => {
-                matches!(self.field, WithVariants | Everyone)
-            }
-            Kind::WireGuard => true,
-            Kind::OpenVpn => matches!(self.field, WithOpenVpn | Everyone),
-            Kind::Exec | Kind::Ports | Kind::Nat | Kind::Network | Kind::Client => true,
+            Kind::WireGuard if contender.is_variant() => self.sets.contains('q'),
+            Kind::OpenVpn => self.sets.contains('o'),
             Kind::Socks => !matches!(self.test, Test::UdpRate(_)),
+            _ => true,
         }
     }
 }

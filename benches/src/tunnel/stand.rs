@@ -1,16 +1,16 @@
 //! A contender between two namespaces, and the tests that run on it.
 
-mod costs;
 mod requests;
 mod tcp;
 mod udp;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use convoy_lab::measure::{self, Bed, Ends};
+use anyhow::{Context as _, Result};
+use convoy_lab::measure::{self, Bed, Ends, process};
 use convoy_lab::traffic::LatencyReport;
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Detour, Namespace, Pid};
@@ -18,7 +18,7 @@ use convoy_rows::row::{Row, Run};
 
 use super::contender::{Contender, Kind, Set};
 use super::gateway::{self, Gateway};
-use super::openvpn::{self, Certificates, OpenVpn};
+use super::openvpn::{self, OpenVpn};
 use super::paths::Paths;
 use super::rootless::{self, Rootless};
 use super::scenes::{Figure, Scene, Test, UP};
@@ -26,15 +26,16 @@ use super::scenes::{Figure, Scene, Test, UP};
 /// The interface at both ends, as the lab names it.
 const TUNNEL: &str = "wg0";
 const PING: Duration = Duration::from_secs(1);
+/// Duration of measuring the CPU time without traffic, and of the rest before.
+const IDLE: Duration = Duration::from_millis(750);
+const REST: Duration = Duration::from_millis(250);
 /// Time for which a load runs before and after the probes beside it.
 const MARGIN: Duration = Duration::from_millis(300);
 
 /// Two namespaces with a veth, and a contender's tunnel between them.
 pub(crate) struct Stand {
-    bed: Bed,
+    pub(crate) bed: Bed,
     contender: Contender,
-    /// Created for the first OpenVPN.
-    certificates: Option<Certificates>,
     openvpn: Option<OpenVpn>,
     rootless: Option<Rootless>,
     /// Present for [`Set::Gateways`].
@@ -70,13 +71,9 @@ impl Stand {
     ///
     /// # Errors
     /// If a namespace cannot be created or the daemons do not start.
-    pub(crate) fn new(
-        contender: &Contender,
-        window: Duration,
-        options: &TunnelOptions,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(contender: &Contender, window: Duration) -> Result<Self> {
         let convoy = contender.implementation();
-        let mut bed = Bed::with(&convoy, crate::agent::agent, options)?;
+        let mut bed = Bed::with(&convoy, crate::agent::agent, &TunnelOptions::default())?;
         // Tailscale's fork does not learn a peer's endpoint from received packets.
         let left = bed.tunnel.left.outer(Underlay::V4);
         if let Some(peer) = bed.tunnel.right.config.peers.first_mut() {
@@ -85,7 +82,6 @@ impl Stand {
         Ok(Self {
             bed,
             contender: contender.clone(),
-            certificates: None,
             openvpn: None,
             rootless: None,
             gateway: None,
@@ -100,7 +96,7 @@ impl Stand {
     }
 
     /// The same for the contenders of `set`.
-    pub(crate) fn of(mut self, set: Set) -> anyhow::Result<Self> {
+    pub(crate) fn of(mut self, set: Set) -> Result<Self> {
         self.set = set;
         match set {
             Set::Gateways => self.gateway = Some(Gateway::new(&mut self.bed)?),
@@ -110,75 +106,51 @@ impl Stand {
         Ok(self)
     }
 
-    pub(crate) fn bed(&mut self) -> &mut Bed {
-        &mut self.bed
-    }
-
     /// Starts new daemons of `contender` and waits until packets pass.
-    pub(crate) fn start(&mut self, contender: &Contender) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, contender: &Contender) -> Result<()> {
         self.contender = contender.clone();
         self.restart()
     }
 
     /// Replaces the daemons and waits until packets pass.
-    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn restart(&mut self) -> Result<()> {
         // The old daemons end before the new ones start. Beside an OpenVPN the last WireGuard daemons stay, but carry
         // nothing.
         self.openvpn = None;
         self.rootless = None;
         self.earlier_peak = 0;
-        let (via, convoy) = (self.via(), &self.convoy);
+        let (via, convoy, bed) = (self.via(), &self.convoy, &mut self.bed);
         if let Some(paths) = &mut self.paths {
-            return paths.start(&mut self.bed, &self.contender);
+            return paths.start(bed, &self.contender);
         }
+        let mut places = None;
         match (self.contender.kind, &mut self.gateway) {
-            (Kind::Nat, Some(gateway)) => {
-                let places = gateway.renew_peer(&mut self.bed, convoy)?;
-                self.rootless = Some(Rootless::start(
-                    &mut self.bed,
-                    &self.contender,
-                    &places,
-                    via,
-                )?);
-                return Ok(());
-            }
-            (_, Some(gateway)) => return gateway.start(&mut self.bed, &self.contender, convoy),
+            (Kind::Nat, Some(gateway)) => places = Some(gateway.renew_peer(bed, convoy)?),
+            (_, Some(gateway)) => return gateway.start(bed, &self.contender, convoy),
             (_, None) => {}
         }
         match self.contender.kind {
-            Kind::Bare => Ok(()),
+            Kind::Bare => {}
             Kind::WireGuard => {
-                self.bed.restart(&self.contender.implementation())?;
+                bed.restart(&self.contender.implementation())?;
                 if let Some(packets) = self.contender.queue_length {
                     for namespace in self.namespaces() {
                         namespace.link().set_queue_length(TUNNEL, packets)?;
                     }
                 }
-                Ok(self.bed.wait_until_up()?)
+                self.bed.wait_until_up()?;
             }
-            Kind::OpenVpn => {
-                let certificates = match self.certificates.take() {
-                    Some(certificates) => certificates,
-                    None => Certificates::generate()?,
-                };
-                let certificates = self.certificates.insert(certificates);
-                let mut openvpn = OpenVpn::start(&self.bed, &self.contender, certificates)?;
-                openvpn.wait_until_up(&mut self.bed.ends)?;
-                self.openvpn = Some(openvpn);
-                Ok(())
-            }
+            Kind::OpenVpn => self.openvpn = Some(OpenVpn::start(bed, &self.contender)?),
             Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat | Kind::Network | Kind::Client => {
-                self.bed.tunnel.right.replace_daemon(&self.convoy)?;
-                let places = self.namespaces().map(Namespace::clone);
-                self.rootless = Some(Rootless::start(
-                    &mut self.bed,
-                    &self.contender,
-                    &places,
-                    via,
-                )?);
-                Ok(())
+                if places.is_none() {
+                    bed.tunnel.right.replace_daemon(convoy)?;
+                }
+                let places = places.unwrap_or_else(|| self.namespaces().map(Namespace::clone));
+                let rootless = Rootless::start(&mut self.bed, &self.contender, &places, via)?;
+                self.rootless = Some(rootless);
             }
         }
+        Ok(())
     }
 
     /// Why `contender` cannot take part here; `None` if it can.
@@ -206,13 +178,13 @@ impl Stand {
     }
 
     /// Fails if a daemon has ended.
-    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         if let Some(paths) = &self.paths {
             return paths.check();
         }
         match (&mut self.openvpn, &mut self.rootless) {
             (Some(openvpn), _) => openvpn.check(),
-            (None, Some(rootless)) => rootless.check(),
+            (None, Some(rootless)) => rootless.processes.check(),
             (None, None) => {
                 self.gateway.as_mut().map_or(Ok(()), Gateway::check)?;
                 Ok(measure::check(&mut self.bed.tunnel)?)
@@ -231,7 +203,7 @@ impl Stand {
         scenes: &[&Scene],
         round: u32,
         run: &mut Run,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let own = scenes.iter().filter(|scene| scene.test == test);
         let own: Vec<_> = own.filter(|scene| scene.is_for(&self.contender)).collect();
         let Some(first) = own.first() else {
@@ -264,7 +236,7 @@ impl Stand {
     }
 
     /// Runs `test` and returns the `wanted` figures.
-    fn perform(&mut self, test: Test, wanted: &[Figure]) -> anyhow::Result<Found> {
+    fn perform(&mut self, test: Test, wanted: &[Figure]) -> Result<Found> {
         match test {
             Test::CpuIdle => self.cpu_idle(),
             Test::PingIdle => {
@@ -283,7 +255,7 @@ impl Stand {
         }
     }
 
-    fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> anyhow::Result<Found> {
+    fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> Result<Found> {
         let via = self.via();
         let open = self.ends().hold(via, flows)?;
         let mut found = self.tcp(UP, wanted);
@@ -298,10 +270,46 @@ impl Stand {
         Ok(found)
     }
 
+    fn cpu_idle(&mut self) -> Result<Found> {
+        let Some(&[left, ..]) = self.daemons()?.as_deref() else {
+            return Ok(Found::default());
+        };
+        thread::sleep(REST);
+        let before = process::cpu_time(left)?;
+        thread::sleep(IDLE);
+        let used = process::cpu_time(left)? - before;
+        let percent = 100.0 * used.as_secs_f64() / IDLE.as_secs_f64();
+        Ok(Found::of([(Figure::Main, percent)]))
+    }
+
+    fn memory(&mut self) -> Result<Found> {
+        let Some(daemons) = self.daemons()? else {
+            return Ok(Found::default());
+        };
+        let most = self.peak(&daemons)?.max(self.earlier_peak);
+        Ok(Found::of([(Figure::Main, most as f64 / 1e6)]))
+    }
+
+    fn forget_peak(&mut self, daemons: &[Pid]) -> Result<()> {
+        self.earlier_peak = self.earlier_peak.max(self.peak(daemons)?);
+        let mut daemons = daemons.iter();
+        Ok(daemons.try_for_each(|daemon| process::forget_peak_memory(*daemon))?)
+    }
+
+    /// Peak memory in bytes: of the larger daemon, or of all processes of the near end.
+    fn peak(&self, daemons: &[Pid]) -> Result<u64> {
+        let each = daemons.iter().map(|daemon| process::peak_memory(*daemon));
+        let each: Vec<_> = each.collect::<Result<_, _>>()?;
+        Ok(match self.set {
+            Set::Programs => each.into_iter().max().unwrap_or(0),
+            Set::Rootless | Set::Gateways | Set::Paths => each.into_iter().sum(),
+        })
+    }
+
     /// The traffic agents.
     fn ends(&mut self) -> &mut Ends {
         match &mut self.rootless {
-            Some(rootless) => rootless.ends(),
+            Some(rootless) => &mut rootless.ends,
             None => &mut self.bed.ends,
         }
     }
@@ -309,10 +317,10 @@ impl Stand {
     /// The far end's address.
     fn via(&self) -> IpAddr {
         match self.contender.kind {
-            _ if self.gateway.is_some() => gateway::SERVER,
+            _ if self.gateway.is_some() => gateway::SERVER.into(),
             Kind::Bare => self.bed.bare(),
             Kind::WireGuard | Kind::Client => self.bed.tunnelled(),
-            Kind::OpenVpn => OpenVpn::FAR,
+            Kind::OpenVpn => OpenVpn::FAR.into(),
             kind => Rootless::via(kind),
         }
     }
@@ -324,12 +332,12 @@ impl Stand {
 
     /// The processes that carry the packets, of all sets but the first only those of the near end; `None` if the kernel
     /// carries them.
-    fn daemons(&self) -> anyhow::Result<Option<Vec<Pid>>> {
+    fn daemons(&self) -> Result<Option<Vec<Pid>>> {
         if let Some(paths) = &self.paths {
             return Ok(Some(paths.pids()?));
         }
         let tunnel = &self.bed.tunnel;
-        let (left, right) = (tunnel.left.daemon.pid(), tunnel.right.daemon.pid());
+        let [left, right] = [&tunnel.left, &tunnel.right].map(|end| end.daemon.pid());
         Ok(match (self.contender.kind, &self.openvpn, &self.rootless) {
             (Kind::WireGuard | Kind::Network, ..) if self.set != Set::Programs => {
                 let network = self.gateway.as_ref().and_then(Gateway::pid);
@@ -337,26 +345,25 @@ impl Stand {
             }
             (Kind::WireGuard, ..) => Some(vec![left, right]),
             (_, Some(openvpn), _) if !openvpn.is_in_kernel() => Some(openvpn.pids().into()),
-            (_, _, Some(rootless)) => Some(rootless.pids()?),
+            (_, _, Some(rootless)) => Some(rootless.processes.pids()?),
             _ => None,
         })
     }
 }
 
 impl Found {
-    fn of(figures: impl IntoIterator<Item = (Figure, f64)>) -> Self {
+    /// The figures that have a value.
+    fn of<V: Into<Option<f64>>>(figures: impl IntoIterator<Item = (Figure, V)>) -> Self {
+        let figures = figures.into_iter();
+        let figures = figures.filter_map(|(figure, value)| Some((figure, value.into()?)));
         Self {
-            figures: figures.into_iter().collect(),
+            figures: figures.collect(),
             ..Self::default()
         }
     }
-
-    fn limited(self, is_limited: bool) -> Self {
-        Self { is_limited, ..self }
-    }
 }
 
-fn round_trips(latency: &LatencyReport) -> anyhow::Result<[(Figure, f64); 2]> {
+fn round_trips(latency: &LatencyReport) -> Result<[(Figure, f64); 2]> {
     let both = latency.median_ms.zip(latency.p99_ms);
     let (median, p99) = both.context("no probe returned")?;
     Ok([(Figure::P50, median), (Figure::P99, p99)])

@@ -1,10 +1,10 @@
 //! Coalesces packets into a batch for the TUN, and writes it to a device that accepts everything.
 
 use convoy_stages::{measured, packets::Flow};
-use convoy_tun::{Coalesce, InboundBatch, stages::Outlet};
+use convoy_tun::{InboundBatch, stages::Outlet};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{FLOW, SEGMENT_PAYLOAD, each};
+use crate::{COALESCE, FLOW, SEGMENT_PAYLOAD, each};
 
 const PACKETS: usize = 40;
 
@@ -21,7 +21,7 @@ const ALL: [Packets; 3] = [Packets::OneTcpFlow, Packets::FourTcpFlows, Packets::
 /// A copy stands in for decryption; the measured work is finding each packet's train.
 #[divan::bench(args = ALL)]
 fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
-    let (outlet, packets) = (outlet(), packets.build());
+    let (outlet, packets) = (Outlet::new(COALESCE), packets.build());
     each(bencher, ItemsCount::new(PACKETS), || {
         filled(&outlet, &packets)
     });
@@ -31,19 +31,11 @@ fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
 #[divan::bench(args = ALL)]
 fn write(bencher: Bencher<'_, '_>, packets: Packets) {
     let packets = packets.build();
-    let from = outlet();
-    let mut to = outlet();
+    let (from, mut to) = (Outlet::new(COALESCE), Outlet::new(COALESCE));
     bencher
         .counter(ItemsCount::new(PACKETS))
         .with_inputs(|| filled(&from, &packets))
         .bench_local_values(|batch| measured(|| batch.map(|batch| to.write(batch))));
-}
-
-fn outlet() -> Outlet {
-    Outlet::new(Coalesce {
-        tcp: true,
-        udp: true,
-    })
 }
 
 fn filled(outlet: &Outlet, packets: &[Vec<u8>]) -> Option<InboundBatch> {

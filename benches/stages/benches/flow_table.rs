@@ -16,7 +16,7 @@ use std::{
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use rustc_hash::{FxBuildHasher, FxHasher, FxSeededState};
+use rustc_hash::{FxBuildHasher, FxSeededState};
 
 use crate::each;
 
@@ -27,7 +27,9 @@ const TOUCHED: usize = 64;
 /// A way to hash a connection's ends.
 trait Way {
     type Key: Key;
-    type State: BuildHasher + Default;
+    type State: BuildHasher;
+
+    fn state() -> Self::State;
 }
 
 trait Key: Hash + Eq + Copy + From<Tuple> {
@@ -52,22 +54,26 @@ struct Packed(Tuple);
 
 /// Defines ways to hash, each with its key and its hash.
 macro_rules! ways {
-    ($($way:ident: $key:ty, $state:ty;)*) => {$(
+    ($($way:ident: $key:ty, $state:ty, $new:expr;)*) => {$(
         struct $way;
 
         impl Way for $way {
             type Key = $key;
             type State = $state;
+
+            fn state() -> $state {
+                $new
+            }
         }
     )*};
 }
 
 ways! {
-    DerivedSip: Tuple, RandomState;
-    DerivedFx: Tuple, FxBuildHasher;
-    PackedSip: Packed, RandomState;
-    PackedSeededFx: Packed, SeededFx;
-    PackedMultilinear: Packed, Multilinear;
+    DerivedSip: Tuple, RandomState, RandomState::new();
+    DerivedFx: Tuple, FxBuildHasher, FxBuildHasher;
+    PackedSip: Packed, RandomState, RandomState::new();
+    PackedSeededFx: Packed, FxSeededState, FxSeededState::with_seed(rand::random::<u64>() as usize);
+    PackedMultilinear: Packed, Multilinear, Multilinear(rand::random());
 }
 
 #[divan::bench(types = [DerivedSip, DerivedFx, PackedSip, PackedSeededFx, PackedMultilinear], args = FLOWS)]
@@ -115,7 +121,7 @@ fn remove_and_insert<W: Way>(bencher: Bencher<'_, '_>, tuples: &[Tuple]) {
 }
 
 fn table<W: Way>(tuples: &[Tuple]) -> (HashMap<W::Key, usize, W::State>, Vec<Tuple>) {
-    let mut map = HashMap::with_hasher(W::State::default());
+    let mut map = HashMap::with_hasher(W::state());
     map.extend(tuples.iter().map(|tuple| W::Key::from(*tuple)).zip(0..));
     let mut random = StdRng::seed_from_u64(8);
     let any = |_| tuples[random.random_range(0..tuples.len())];
@@ -128,15 +134,15 @@ fn random(flows: usize, is_ipv4: bool) -> Vec<Tuple> {
     let mut tuple = |_| {
         let peer = random.random_range(2..10);
         let port = random.random_range(32_768..61_000);
-        let (local, remote): (IpAddr, IpAddr) = match is_ipv4 {
-            true => (
-                Ipv4Addr::new(10, 9, 0, peer).into(),
+        let [local, remote]: [IpAddr; 2] = match is_ipv4 {
+            true => [
+                [10, 9, 0, peer].into(),
                 Ipv4Addr::from_bits(random.random()).into(),
-            ),
-            false => (
-                Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, peer.into()).into(),
+            ],
+            false => [
+                [0xfd09, 0, 0, 0, 0, 0, 0, peer.into()].into(),
                 Ipv6Addr::from_bits(random.random()).into(),
-            ),
+            ],
         };
         Tuple {
             local: SocketAddr::new(local, port),
@@ -207,34 +213,11 @@ impl Hash for Packed {
     }
 }
 
-/// FxHash with a random seed.
-struct SeededFx(FxSeededState);
-
-impl Default for SeededFx {
-    fn default() -> Self {
-        Self(FxSeededState::with_seed(rand::random::<u64>() as usize))
-    }
-}
-
-impl BuildHasher for SeededFx {
-    type Hasher = FxHasher;
-
-    fn build_hasher(&self) -> FxHasher {
-        self.0.build_hasher()
-    }
-}
-
 /// Adds the halves of all words, each multiplied by a random number of its own, and keeps the upper half of the sum. Two
 /// keys that were chosen without knowledge of the numbers collide with a probability of 2⁻³² (Dietzfelbinger, "Universal
 /// hashing and k-wise independent random variables via integer arithmetic without primes", 1996).
 #[derive(Clone, Copy)]
 struct Multilinear([u64; 10]);
-
-impl Default for Multilinear {
-    fn default() -> Self {
-        Self(rand::random())
-    }
-}
 
 struct MultilinearHasher {
     numbers: [u64; 10],

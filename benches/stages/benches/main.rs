@@ -29,7 +29,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use convoy_stages::{measured, packets::Flow};
-use convoy_tun::Offload;
+use convoy_tun::{Coalesce, Offload};
 use divan::{Bencher, counter::IntoCounter};
 
 /// Segments per super-packet and payload per segment, as TCP makes them for an MTU of 1,420.
@@ -39,6 +39,10 @@ const SEGMENT_PAYLOAD: usize = 1380;
 /// Features of an in-memory device, its MTU, and how long to wait for a packet from it.
 const OFFLOAD: Offload = Offload {
     vnet_hdr: true,
+    tcp: true,
+    udp: true,
+};
+const COALESCE: Coalesce = Coalesce {
     tcp: true,
     udp: true,
 };

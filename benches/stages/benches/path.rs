@@ -5,14 +5,11 @@ use std::io;
 use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
 use convoy_proto::Staging;
 use convoy_stages::{HERE, Kept, NOW, THERE, connected, datagrams_from, measured, packets::Flow};
-use convoy_tun::{
-    Coalesce,
-    stages::{Intake, Outlet},
-};
+use convoy_tun::stages::{Intake, Outlet};
 use convoy_tunnel::adapters::{BatchFromTun, ToTun, ToUdp};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
-use crate::{SEGMENT_PAYLOAD, SEGMENTS};
+use crate::{COALESCE, SEGMENT_PAYLOAD, SEGMENTS};
 
 /// A super-packet: cut, routed, encrypted, queued and flushed.
 #[divan::bench]
@@ -44,11 +41,7 @@ fn inbound(bencher: Bencher<'_, '_>) {
     let (mut here, mut there) = connected();
     let intake = Intake::default();
     let read = super_packet();
-    let coalesce = Coalesce {
-        tcp: true,
-        udp: true,
-    };
-    let mut outlet = Outlet::new(coalesce);
+    let mut outlet = Outlet::new(COALESCE);
     let mut staging = Staging::default();
     bencher
         .counter(ItemsCount::new(SEGMENTS))

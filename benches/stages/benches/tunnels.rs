@@ -52,14 +52,13 @@ impl End {
     fn start(host: Host) -> Self {
         let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
         let tunnel = Tunnel::start(device, Options::default()).expect("the tunnel starts");
-        let end = Self {
+        let own = host.configuration(Vec::new());
+        tunnel.apply(own).expect("a private key");
+        Self {
             host,
             tunnel,
             kernel,
-        };
-        let own = host.configuration(Vec::new());
-        end.tunnel.apply(own).expect("a private key");
-        end
+        }
     }
 
     fn flow_to(&self, peer: &Self) -> Flow {
@@ -71,8 +70,7 @@ impl End {
 
     fn add_peer(&self, peer: &Self) {
         let port = peer.tunnel.snapshot().expect("it runs").listen_port;
-        let endpoint = (Ipv4Addr::LOCALHOST, port).into();
-        let peer = peer.host.as_peer(endpoint);
+        let peer = peer.host.as_peer((Ipv4Addr::LOCALHOST, port));
         let update = self.host.configuration(vec![peer]);
         self.tunnel.apply(update).expect("a peer");
     }

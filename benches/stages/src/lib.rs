@@ -8,7 +8,7 @@ pub mod packets;
 
 use std::{
     hint::black_box,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     time::{Duration, SystemTime},
 };
 
@@ -53,17 +53,13 @@ impl Host {
     }
 
     /// This host as a peer of another host, which reaches it at `endpoint`.
-    pub fn as_peer(self, endpoint: SocketAddr) -> PeerUpdate {
+    pub fn as_peer(self, endpoint: impl Into<SocketAddr>) -> PeerUpdate {
         let mut peer = PeerUpdate::new(Identity::new(&self.key()).public_key());
-        peer.endpoint = Some(endpoint);
+        peer.endpoint = Some(endpoint.into());
         let network = Prefix::network_of(self.inner().into(), 32);
-        peer.allowed_ips = network
-            .map(|network| AllowedIpUpdate {
-                network,
-                remove: false,
-            })
-            .into_iter()
-            .collect();
+        let remove = false;
+        let update = network.map(|network| AllowedIpUpdate { network, remove });
+        peer.allowed_ips.extend(update);
         peer
     }
 
@@ -73,9 +69,9 @@ impl Host {
     }
 
     /// The address outside the tunnel.
-    pub fn outer(self) -> SocketAddr {
+    pub fn outer(self) -> SocketAddrV4 {
         let ip = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + self.0;
-        (Ipv4Addr::from(ip), 51820).into()
+        SocketAddrV4::new(ip.into(), 51820)
     }
 
     /// The private key.
@@ -135,7 +131,8 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
     let mut staging = Staging::default();
     while let Some(control) = hub.poll_control(true) {
         let to = control.destination.to;
-        let Some((spoke, node)) = spokes.iter_mut().find(|(spoke, _)| spoke.outer() == to) else {
+        let mut spokes = spokes.iter_mut();
+        let Some((spoke, node)) = spokes.find(|(spoke, _)| to == spoke.outer().into()) else {
             continue;
         };
         receive(node, &control.datagram, own, now);
@@ -153,8 +150,12 @@ fn exchange((own, hub): (Host, &mut Node), spokes: &mut [(Host, Node)], now: Dur
 /// Lets `node` handle a datagram from `sender`; discards its packet.
 pub fn receive(node: &mut Node, datagram: &[u8], sender: Host, now: Duration) {
     let datagrams = datagrams_from(sender, [datagram]);
+    let mut slot = Slot {
+        memory: [0; 2048],
+        reserved: None,
+    };
     // INVARIANT: the sink is not full.
-    let _ = node.handle_inbound(datagrams, now, &mut Slot::default());
+    let _ = node.handle_inbound(datagrams, now, &mut slot);
 }
 
 /// These payloads as datagrams received from `sender`.
@@ -164,7 +165,7 @@ pub fn datagrams_from<'a, T: AsRef<[u8]> + ?Sized + 'a>(
 ) -> impl Iterator<Item = Datagram<'a>> {
     payloads.into_iter().map(move |payload| Datagram {
         bytes: payload.as_ref(),
-        from: sender.outer(),
+        from: sender.outer().into(),
         arrival: None,
         ecn: 0,
     })
@@ -184,19 +185,8 @@ impl Packet {
     }
 
     /// A packet of `len` bytes.
-    pub fn between(source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> Self {
-        let mut bytes = vec![0; len + 15];
-        bytes[0] = 0x45;
-        bytes[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        bytes[12..16].copy_from_slice(&source.octets());
-        bytes[16..20].copy_from_slice(&destination.octets());
-        Self { bytes, len }
-    }
-}
-
-impl From<Vec<u8>> for Packet {
-    fn from(mut bytes: Vec<u8>) -> Self {
-        let len = bytes.len();
+    pub fn between(from: Ipv4Addr, to: Ipv4Addr, len: usize) -> Self {
+        let mut bytes = packets::Flow { from, to }.udp(len);
         bytes.resize(len + 15, 0);
         Self { bytes, len }
     }
@@ -248,22 +238,13 @@ struct Slot {
     reserved: Option<usize>,
 }
 
-impl Default for Slot {
-    fn default() -> Self {
-        Self {
-            memory: [0; 2048],
-            reserved: None,
-        }
-    }
-}
-
 impl PacketSink for Slot {
     fn reserve(&mut self, len: usize) -> bool {
         self.reserved.replace(len).is_none()
     }
 
     fn slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.reserved.map(|len| &mut self.memory[..len]).into_iter()
+        self.slot(0).into_iter()
     }
 
     fn slot(&mut self, _: usize) -> Option<&mut [u8]> {

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use etherparse::PacketBuilder;
+use etherparse::{PacketBuilder, checksum::Sum16BitWords};
 
 /// Bytes of the virtio header before each packet that a TUN read returns.
 pub const VNET_LEN: usize = 10;
@@ -85,9 +85,13 @@ fn framed(mut packet: Vec<u8>, gso_type: u8, transport_len: usize, segment_len: 
         GSO_TCPV4 => (6, 16),
         _ => (17, 6),
     };
-    let pseudo = pseudo_header(&packet, protocol);
+    let transport = (packet.len() - IPV4_HEADER) as u16;
+    let pseudo = Sum16BitWords::new().add_slice(&packet[12..IPV4_HEADER]);
+    let pseudo = pseudo
+        .add_2bytes([0, protocol])
+        .add_2bytes(transport.to_be_bytes());
     let at = IPV4_HEADER + field;
-    packet[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+    packet[at..at + 2].copy_from_slice(&(!pseudo.ones_complement()).to_ne_bytes());
     let words = [
         (IPV4_HEADER + transport_len) as u16,
         segment_len as u16,
@@ -97,15 +101,6 @@ fn framed(mut packet: Vec<u8>, gso_type: u8, transport_len: usize, segment_len: 
     let words = words.into_iter().flat_map(u16::to_ne_bytes);
     let header = [NEEDS_CSUM, gso_type].into_iter().chain(words);
     header.chain(packet).collect()
-}
-
-fn pseudo_header(packet: &[u8], protocol: u8) -> u16 {
-    let len = (packet.len() - IPV4_HEADER) as u32;
-    let addresses = packet[12..IPV4_HEADER].chunks(2);
-    let words = addresses.map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
-    let sum = words.sum::<u32>() + u32::from(protocol) + len;
-    let once = (sum & 0xffff) + (sum >> 16);
-    ((once & 0xffff) + (once >> 16)) as u16
 }
 
 #[cfg(test)]
@@ -136,10 +131,8 @@ mod tests {
 
     #[test]
     fn a_train_is_coalesced_into_one_write() {
-        let mut outlet = stages::Outlet::new(Coalesce {
-            tcp: true,
-            udp: true,
-        });
+        let (tcp, udp) = (true, true);
+        let mut outlet = stages::Outlet::new(Coalesce { tcp, udp });
         let mut batch = outlet.take().unwrap();
         for packet in FLOW.tcp_train(40, 1380) {
             batch.slot(packet.len()).unwrap().copy_from_slice(&packet);

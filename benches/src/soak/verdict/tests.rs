@@ -1,8 +1,7 @@
+use convoy_lab::measure::Direction;
 use convoy_lab::traffic::LatencyReport;
 
 use super::*;
-use crate::soak::observed::Handshake;
-use crate::soak::streams::{Direction, Stream};
 
 const BEGAN: u64 = 1_800_000_000;
 
@@ -13,13 +12,13 @@ fn observed(secs: u64) -> Observed {
         direction,
         sent_bytes: 1_000_000,
         verified_bytes: 1_000_000,
-        ..Stream::default()
+        error: None,
     };
-    let streams = SPOKES
-        .map(|spoke| [Direction::Up, Direction::Down].map(|direction| stream(spoke, direction)));
+    let streams =
+        SPOKES.map(|spoke| [stream(spoke, Direction::Up), stream(spoke, Direction::Down)]);
     let handshakes = SPOKES.iter().flat_map(|spoke| {
         let times = (0..=secs / 120).map(|number| BEGAN + number * 120);
-        times.map(|unix_s| handshake(*spoke, unix_s))
+        times.map(|unix_s| (*spoke, unix_s))
     });
     let events = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
     let event = |(at, kind)| Event {
@@ -42,10 +41,6 @@ fn observed(secs: u64) -> Observed {
     }
 }
 
-fn handshake(spoke: u8, unix_s: u64) -> Handshake {
-    Handshake { spoke, unix_s }
-}
-
 fn sample(second: u64) -> Sample {
     let every = |period, most| u64::from(second.is_multiple_of(period)) * most;
     Sample {
@@ -57,10 +52,23 @@ fn sample(second: u64) -> Sample {
             p99_ms: Some(4.0 + every(50, 86) as f64),
         }),
         // Fluctuates by 400 KiB, with an occasional peak of a megabyte.
-        rss_kib: vec![14_000 + second * 7_919 % 401 + every(97, 1_000), 13_000],
-        descriptors: vec![20 + every(13, 1), 19],
-        threads: vec![5, 5],
+        usage: vec![
+            usage(
+                14_000 + second * 7_919 % 401 + every(97, 1_000),
+                20 + every(13, 1),
+            ),
+            usage(13_000, 19),
+        ],
         ..Sample::default()
+    }
+}
+
+fn usage(resident_kib: u64, descriptors: u64) -> Usage {
+    Usage {
+        resident_kib,
+        descriptors,
+        threads: 5,
+        ..Usage::default()
     }
 }
 
@@ -72,7 +80,7 @@ fn silence(observed: &mut Observed, stream: usize, from_s: f64, until_s: f64) {
 
 fn leak(observed: &mut Observed, kib_per_second: u64) {
     let samples = observed.samples.iter_mut().zip(0..);
-    samples.for_each(|(sample, second)| sample.rss_kib[1] += kib_per_second * second);
+    samples.for_each(|(sample, second)| sample.usage[1].resident_kib += kib_per_second * second);
 }
 
 fn slow(observed: &mut Observed, seconds: std::ops::Range<usize>) {
@@ -87,18 +95,13 @@ fn slow(observed: &mut Observed, seconds: std::ops::Range<usize>) {
 }
 
 fn dropped(observed: &mut Observed, second: usize, reason: &str) {
-    let by_reason = BTreeMap::from([(reason.to_owned(), 7)]);
-    observed.samples[second]
-        .drops
-        .insert("hub".to_owned(), by_reason);
+    observed.samples[second].drops.insert(reason.to_owned(), 7);
 }
 
 fn busy(observed: &mut Observed, share: f64) {
-    let cpus = observed.cpus as f64;
-    observed
-        .samples
-        .iter_mut()
-        .for_each(|it| it.others_cpus = share * cpus);
+    for sample in &mut observed.samples {
+        sample.others_cpus = share * observed.cpus as f64;
+    }
 }
 
 /// Alters the run without faults. The row holds the run's seconds and the verdicts that must then fail.
@@ -141,17 +144,17 @@ const CASES: &[Case] = &[
     ("a leak below the noise", 600, |it| leak(it, 3), &MEMORY),
     ("a slow leak", 4_000, |it| leak(it, 1), &[MEMORY[0]]),
     ("memory that grows while warming up", 600,
-        |it| it.samples[..100].iter_mut().for_each(|it| it.rss_kib[0] = 4_000), &[]),
+        |it| it.samples[..100].iter_mut().for_each(|it| it.usage[0].resident_kib = 4_000), &[]),
     ("a descriptor that stays open", 600,
-        |it| it.samples[400..].iter_mut().for_each(|it| it.descriptors[0] += 1), &["descriptors flat"]),
+        |it| it.samples[400..].iter_mut().for_each(|it| it.usage[0].descriptors += 1), &["descriptors flat"]),
     ("a thread that stays", 600,
-        |it| it.samples[400..].iter_mut().for_each(|it| it.threads[1] += 1), &["threads flat"]),
+        |it| it.samples[400..].iter_mut().for_each(|it| it.usage[1].threads += 1), &["threads flat"]),
     ("a session not renewed in time", 600,
-        |it| it.handshakes.retain(|it| *it != handshake(4, BEGAN + 240)), HANDSHAKES),
-    ("a spoke without a session", 60, |it| it.handshakes.retain(|it| it.spoke != 4), HANDSHAKES),
+        |it| it.handshakes.retain(|it| *it != (4, BEGAN + 240)), HANDSHAKES),
+    ("a spoke without a session", 60, |it| it.handshakes.retain(|it| it.0 != 4), HANDSHAKES),
     ("sessions that only events renew", 600, |it| {
-        it.handshakes.retain(|it| it.spoke != 4);
-        it.handshakes.extend((0..=10).map(|number| handshake(4, BEGAN + number * 60)));
+        it.handshakes.retain(|it| it.0 != 4);
+        it.handshakes.extend((0..=10).map(|number| (4, BEGAN + number * 60)));
     }, HANDSHAKES),
     ("slow round trips in an event", 100, |it| slow(it, 30..36), &[]),
     ("slow round trips for a while", 100, |it| slow(it, 60..70), &[ROUND_TRIPS[1], ROUND_TRIPS[2]]),
@@ -168,9 +171,8 @@ fn each_fault_fails_its_verdicts_and_no_other() {
     for (fault, secs, change, expected) in CASES {
         let mut observed = observed(*secs);
         change(&mut observed);
-        let failed = judge(&observed)
-            .into_iter()
-            .filter(|verdict| !verdict.passed);
+        let verdicts = judge(&observed).into_iter();
+        let failed = verdicts.filter(|verdict| !verdict.passed);
         let failed: Vec<_> = failed.map(|verdict| verdict.what).collect();
         assert_eq!(failed, *expected, "{fault}");
     }

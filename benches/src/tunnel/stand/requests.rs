@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use convoy_lab::measure::Direction;
 use convoy_lab::traffic::{Exchange, RoundTripReport};
 
@@ -14,12 +14,12 @@ use crate::tunnel::scenes::Figure;
 const REQUESTS: Duration = Duration::from_secs(1);
 
 impl Stand {
-    pub(super) fn connections(&mut self, at_once: u32) -> anyhow::Result<Found> {
+    pub(super) fn connections(&mut self, at_once: u32) -> Result<Found> {
         let report = self.exchange(Exchange::TcpConnect { at_once })?;
         Ok(Found::of([(Figure::Main, rate(&report))]))
     }
 
-    pub(super) fn requests(&mut self, beside_tcp: bool) -> anyhow::Result<Found> {
+    pub(super) fn requests(&mut self, beside_tcp: bool) -> Result<Found> {
         use Figure::{P50, P99, P999, Rate, UdpP50, UdpP99, UdpP999};
         // Before the load, which would delay it.
         self.ends().answer_round_trips()?;
@@ -49,15 +49,11 @@ impl Stand {
             (UdpP99, udp_us(|udp| udp.p99_us)),
             (UdpP999, udp_us(|udp| udp.p999_us)),
         ];
-        let figures = figures.into_iter();
-        let figures = figures.filter_map(|(figure, us)| Some((figure, us?)));
-        Ok(Found {
-            failure,
-            ..Found::of(figures)
-        })
+        let found = Found::of(figures);
+        Ok(Found { failure, ..found })
     }
 
-    fn exchange(&mut self, exchange: Exchange) -> anyhow::Result<RoundTripReport> {
+    fn exchange(&mut self, exchange: Exchange) -> Result<RoundTripReport> {
         let via = self.via();
         self.ends().answer_round_trips()?;
         let report = self.ends().round_trips(via, exchange, REQUESTS)?;

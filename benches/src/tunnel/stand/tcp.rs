@@ -3,15 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use convoy_lab::measure::{Direction, Ends, TcpLoad, process};
-use convoy_lab::traffic::{Agent, LatencyReport, TcpReport};
+use anyhow::{Context as _, Result, ensure};
+use convoy_lab::measure::{Direction, TcpLoad, process};
+use convoy_lab::traffic::{LatencyReport, TcpReport};
 use convoy_lab::wireguard::Underlay;
 use convoy_lab::{Detour, Pid, UDP_SEGMENTATION, loss};
 
 use super::{Found, MARGIN, Stand, round_trips};
+use crate::agent::ends;
+use crate::programs::{count_syscalls, counted_syscalls};
 use crate::tunnel::scenes::{Figure, Tcp, Veth};
-use crate::tunnel::syscalls;
 
 const VETH: &str = "veth0";
 /// System calls are counted in a separate run, since counting costs time.
@@ -28,19 +29,19 @@ const BBR: &str = "bbr";
 type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<u64>);
 
 impl Stand {
-    pub(super) fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
+    pub(super) fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> Result<Found> {
         self.set_veth(tcp.veth, true)?;
         let found = self.tcp_as_it_is(tcp, wanted);
         self.set_veth(tcp.veth, false)?;
         found
     }
 
-    fn tcp_as_it_is(&mut self, tcp: Tcp, wanted: &[Figure]) -> anyhow::Result<Found> {
+    fn tcp_as_it_is(&mut self, tcp: Tcp, wanted: &[Figure]) -> Result<Found> {
         let daemons = self.daemons()?;
         let of = |figure| daemons.as_ref().filter(|_| wanted.contains(&figure));
         let (of_memory, of_calls) = (of(Figure::Memory), of(Figure::Syscalls));
-        if of_memory.is_some() {
-            self.forget_peak()?;
+        if let Some(daemons) = of_memory {
+            self.forget_peak(daemons)?;
         }
         let before = daemons.as_deref().map(cpu_seconds).transpose()?;
         let window = self.window * if tcp.is_far() { FAR_WINDOWS } else { 1 };
@@ -48,9 +49,9 @@ impl Stand {
         let after = daemons.as_deref().map(cpu_seconds).transpose()?;
         let cpu = after.zip(before).map(|(after, before)| after - before);
         let unit = if tcp.is_far() { 1e6 } else { 1e9 };
-        let rates = received
-            .iter()
-            .map(|it| it.bytes as f64 * 8.0 / unit / it.seconds);
+        let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
+        let rates = received.iter().map(rate);
+        let cost = cpu.map(|seconds| seconds / gigabytes(&received));
         let memory = of_memory.map(|daemons| self.peak(daemons)).transpose()?;
         let counted = of_calls.map(|daemons| self.calls_per_gb(tcp, daemons));
         let (calls, failure) = match counted.transpose() {
@@ -59,43 +60,37 @@ impl Stand {
         };
         let figures = [
             (Figure::Main, Some(rates.sum())),
-            (
-                Figure::Cpu,
-                cpu.map(|seconds| seconds / gigabytes(&received)),
-            ),
+            (Figure::Cpu, cost),
             (Figure::Memory, memory.map(|bytes| bytes as f64 / 1e6)),
             (Figure::Syscalls, calls.map(|calls| calls / 1e3)),
         ];
-        let figures = figures.into_iter();
-        let mut found = Found::of(figures.filter_map(|(figure, it)| Some((figure, it?))));
+        let mut found = Found::of(figures);
         if let Some(latency) = &latency {
             found.figures.extend(round_trips(latency)?);
         }
-        found.failure = failure;
-        Ok(found)
+        Ok(Found { failure, ..found })
     }
 
     /// Runs a load, optionally with probes beside it. Counts the system calls of `counted` in a part of it.
-    fn send(&mut self, tcp: Tcp, window: Duration, counted: &[Pid]) -> anyhow::Result<Received> {
+    fn send(&mut self, tcp: Tcp, window: Duration, counted: &[Pid]) -> Result<Received> {
         let via = self.via();
         let load = |direction| TcpLoad {
-            direction,
             streams: tcp.streams,
-            warmup: Duration::ZERO,
-            window,
+            ..stream(direction, window)
         };
         let congestion = tcp.bbr.then_some(BBR);
         let one = load(tcp.way.unwrap_or(Direction::Up));
         self.ends().begin_tcp(via, one, congestion)?;
         let mut back = None;
         if tcp.way.is_none() {
-            let mut ends = self.more_ends()?;
+            let [left, right] = self.namespaces();
+            let mut ends = ends(left, right)?;
             ends.begin_tcp(via, load(Direction::Down), congestion)?;
             back = Some(ends);
         }
         let mut counter = None;
         if !counted.is_empty() {
-            counter = Some(syscalls::count(self.namespaces()[0], counted, COUNTED)?);
+            counter = Some(count_syscalls(self.namespaces()[0], counted, COUNTED)?);
         }
         let mut latency = None;
         if tcp.ping {
@@ -107,37 +102,22 @@ impl Stand {
             received.push(ends.finish_tcp(load(Direction::Down))?);
         }
         let used = received[0].congestion_control.as_deref();
-        ensure!(
-            !tcp.bbr || used == Some(BBR),
-            "the kernel does not allow bbr"
-        );
+        let is_allowed = !tcp.bbr || used == Some(BBR);
+        ensure!(is_allowed, "the kernel does not allow bbr");
         ensure!(received[0].bytes > 0, "no data arrived");
-        let calls = counter.map(syscalls::counted).transpose()?.flatten();
+        let calls = counter.map(counted_syscalls).transpose()?.flatten();
         Ok((received, latency.transpose()?, calls))
     }
 
-    /// Agents for a second load at the same time.
-    fn more_ends(&self) -> anyhow::Result<Ends> {
-        let [left, right] = self.namespaces();
-        let agent = |namespace| Agent::spawn(crate::agent::agent(namespace));
-        Ok(Ends::new(agent(left)?, agent(left)?, agent(right)?)?)
-    }
-
-    /// Starts one TCP stream for `window`; [`Ends::finish_tcp`] waits for its end.
-    pub(super) fn begin(&mut self, way: Direction, window: Duration) -> anyhow::Result<TcpLoad> {
-        let load = TcpLoad {
-            direction: way,
-            streams: 1,
-            warmup: Duration::ZERO,
-            window,
-        };
-        let via = self.via();
+    /// Starts one TCP stream for `window`; [`convoy_lab::measure::Ends::finish_tcp`] waits for its end.
+    pub(super) fn begin(&mut self, way: Direction, window: Duration) -> Result<TcpLoad> {
+        let (via, load) = (self.via(), stream(way, window));
         self.ends().begin_tcp(via, load, None)?;
         Ok(load)
     }
 
     /// Runs one TCP stream for `window`; returns Gbit/s.
-    pub(crate) fn one_stream(&mut self, way: Direction, window: Duration) -> anyhow::Result<f64> {
+    pub(crate) fn one_stream(&mut self, way: Direction, window: Duration) -> Result<f64> {
         let load = self.begin(way, window)?;
         let report = self.ends().finish_tcp(load)?;
         ensure!(report.bytes > 0, "no data arrived");
@@ -145,7 +125,7 @@ impl Stand {
     }
 
     /// System calls per gigabyte received in the same run.
-    fn calls_per_gb(&mut self, tcp: Tcp, daemons: &[Pid]) -> anyhow::Result<f64> {
+    fn calls_per_gb(&mut self, tcp: Tcp, daemons: &[Pid]) -> Result<f64> {
         let tcp = Tcp { ping: false, ..tcp };
         let (received, _, calls) = self.send(tcp, COUNTED + MARGIN, daemons)?;
         let calls = calls.context("perf counted nothing")? as f64;
@@ -155,7 +135,7 @@ impl Stand {
     }
 
     /// Configures the veth as `veth` says, or undoes that.
-    fn set_veth(&mut self, veth: Veth, on: bool) -> anyhow::Result<()> {
+    fn set_veth(&mut self, veth: Veth, on: bool) -> Result<()> {
         self.detour = None;
         if let (Veth::Far(lost), true) = (veth, on) {
             let right = &self.bed.tunnel.right;
@@ -182,12 +162,21 @@ impl Stand {
     }
 }
 
+fn stream(direction: Direction, window: Duration) -> TcpLoad {
+    TcpLoad {
+        direction,
+        streams: 1,
+        warmup: Duration::ZERO,
+        window,
+    }
+}
+
 fn gigabytes(received: &[TcpReport]) -> f64 {
     received.iter().map(|it| it.bytes as f64 / 1e9).sum()
 }
 
 /// CPU time of all since their start.
-fn cpu_seconds(daemons: &[Pid]) -> anyhow::Result<f64> {
+fn cpu_seconds(daemons: &[Pid]) -> Result<f64> {
     let each = daemons.iter().map(|&daemon| process::cpu_time(daemon));
     let each: Vec<Duration> = each.collect::<Result<_, _>>()?;
     Ok(each.iter().map(Duration::as_secs_f64).sum())

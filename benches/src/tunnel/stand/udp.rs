@@ -4,11 +4,10 @@
 //! do; the receiver does not use `UDP_GRO`. Both have a higher priority than the daemons, as if the load
 //! came from another machine; otherwise a program that needs much CPU time would be offered less.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use convoy_lab::measure::{self, Attempt, Ends, Range, Trial, UdpLoad, rate_that_half_pass};
+use anyhow::{Context as _, Result};
+use convoy_lab::measure::{Attempt, Range, Trial, UdpLoad, rate_that_half_pass};
 
 use super::{Found, Stand};
 use crate::tunnel::scenes::Figure;
@@ -31,66 +30,64 @@ const USELESS_POINTS: usize = 2;
 type Point = (f64, Trial);
 
 impl Stand {
-    pub(super) fn udp_offered(&mut self, payload: usize, kpps: f64) -> anyhow::Result<Found> {
-        let via = self.via();
-        let trial = probe(self.ends(), via, payload, kpps, PROBE)?;
-        let found = Found::of([(Figure::Main, trial.arrived_pps() / 1e3)]);
-        Ok(found.limited(!trial.held_rate))
+    pub(super) fn udp_offered(&mut self, payload: usize, kpps: f64) -> Result<Found> {
+        let trial = self.probe(payload, kpps, PROBE)?;
+        Ok(Found {
+            is_limited: !trial.held_rate,
+            ..Found::of([(Figure::Main, trial.arrived_pps() / 1e3)])
+        })
     }
 
-    pub(super) fn udp_rate(&mut self, payload: usize) -> anyhow::Result<Found> {
-        let via = self.via();
+    /// Searches, from the rate found before on, for the one at which half of the probes lose at most 1 %.
+    pub(super) fn udp_rate(&mut self, payload: usize) -> Result<Found> {
         let key = (self.contender.name.clone(), payload);
         let known = self.known_pps.get(&key).copied();
-        let found = highest_rate(self.ends(), via, payload, known)?;
+        let found = rate_that_half_pass(RATES, known, |Attempt { rate_pps, .. }| {
+            self.probe(payload, rate_pps / 1e3, PROBE)
+        })?;
         if let Some(found) = found {
             self.known_pps.insert(key, found.rate_pps);
         }
         // More than 1 % loss at every rate counts as a rate of zero.
         let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
-        let is_limited = found.is_some_and(|found| found.generator_limited);
-        Ok(Found::of([(Figure::Main, kpps)]).limited(is_limited))
-    }
-
-    pub(super) fn udp_curve(&mut self, payload: usize) -> anyhow::Result<Found> {
-        let via = self.via();
-        let points = curve(self.ends(), via, payload)?;
-        let curve = points
-            .iter()
-            .map(|(kpps, trial)| (*kpps, trial.arrived_pps() / 1e3));
-        let curve: Vec<_> = curve.collect();
-        let most = (0..curve.len()).max_by(|a, b| curve[*a].1.total_cmp(&curve[*b].1));
-        let most = most.context("nothing was sent")?;
-        let found = Found::of([(Figure::Main, curve[most].1)]);
         Ok(Found {
-            curve,
-            ..found.limited(!points[most].1.held_rate)
+            is_limited: found.is_some_and(|found| found.generator_limited),
+            ..Found::of([(Figure::Main, kpps)])
         })
     }
-}
 
-/// Searches around `known_pps` for the rate at which half of the probes lose at most 1 %.
-fn highest_rate(
-    ends: &mut Ends,
-    via: IpAddr,
-    payload: usize,
-    known_pps: Option<f64>,
-) -> anyhow::Result<Option<measure::Found>> {
-    rate_that_half_pass(RATES, known_pps, |Attempt { rate_pps, .. }| {
-        probe(ends, via, payload, rate_pps / 1e3, PROBE)
-    })
-}
-
-/// Sends packets of `payload` bytes at one rate after another.
-fn curve(ends: &mut Ends, via: IpAddr, payload: usize) -> anyhow::Result<Vec<Point>> {
-    let mut points = Vec::new();
-    for kpps in CURVE_KPPS {
-        if is_over(&points) {
-            break;
+    pub(super) fn udp_curve(&mut self, payload: usize) -> Result<Found> {
+        let mut points = Vec::new();
+        for kpps in CURVE_KPPS {
+            if is_over(&points) {
+                break;
+            }
+            points.push((kpps, self.probe(payload, kpps, POINT)?));
         }
-        points.push((kpps, probe(ends, via, payload, kpps, POINT)?));
+        let arrived = |(_, trial): &Point| trial.arrived_pps() / 1e3;
+        let most = points
+            .iter()
+            .max_by(|a, b| arrived(a).total_cmp(&arrived(b)));
+        let most = most.context("nothing was sent")?;
+        Ok(Found {
+            is_limited: !most.1.held_rate,
+            curve: points.iter().map(|it| (it.0, arrived(it))).collect(),
+            ..Found::of([(Figure::Main, arrived(most))])
+        })
     }
-    Ok(points)
+
+    /// Sends packets of `payload` bytes at this rate to the far end.
+    fn probe(&mut self, payload: usize, kpps: f64, duration: Duration) -> Result<Trial> {
+        let load = UdpLoad {
+            payload,
+            rate_pps: kpps * 1e3,
+            duration,
+        };
+        let (via, ends) = (self.via(), self.ends());
+        ends.begin_udp(via, load)?;
+        let sent = ends.finish_sending_udp(load)?;
+        Ok(Trial::of(sent, ends.finish_receiving_udp()?))
+    }
 }
 
 fn is_over(points: &[Point]) -> bool {
@@ -98,25 +95,6 @@ fn is_over(points: &[Point]) -> bool {
     let is_lossy = last.iter().all(|(_, trial)| trial.loss > 0.5);
     let is_slow = last.iter().all(|(_, trial)| !trial.held_rate);
     last.len() == USELESS_POINTS && (is_lossy || is_slow)
-}
-
-/// Sends packets of `payload` bytes at this rate to the far end's address `via`.
-fn probe(
-    ends: &mut Ends,
-    via: IpAddr,
-    payload: usize,
-    kpps: f64,
-    duration: Duration,
-) -> anyhow::Result<Trial> {
-    let load = UdpLoad {
-        payload,
-        rate_pps: kpps * 1e3,
-        duration,
-    };
-    ends.begin_udp(via, load)?;
-    let sent = ends.finish_sending_udp(load)?;
-    let received = ends.finish_receiving_udp()?;
-    Ok(Trial::of(sent, received))
 }
 
 #[cfg(test)]

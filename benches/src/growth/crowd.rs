@@ -1,4 +1,4 @@
-//! A hub under test, and its peers in this process.
+//! All peers of a daemon busy at once, in this process: rates, CPU time and full batches, beside wireguard-go.
 //!
 //! ```text
 //!   hub                                         crowd
@@ -6,26 +6,30 @@
 //!   a socket inside the tunnel                  a socket for all peers
 //! ```
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use convoy_lab::flood::{SOURCES, send_from};
 use convoy_lab::measure::process;
 use convoy_lab::wireguard::{End, Identity, Implementation, KeyPair, Peer};
 use convoy_lab::{Lab, Namespace};
 use convoy_proto::{Node, Staging};
-use convoy_stages::{Host, Kept, NOW, Packet, packets, receive};
+use convoy_rows::row::{Row, Run};
+use convoy_rows::table::Table;
+use convoy_stages::{Host, Kept, NOW, Packet, receive};
 use convoy_tun::TX_QUEUE_LEN;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::flow::{Flow, Path, Train};
+use super::flow::{Flow, Train};
+use crate::agent::connect;
+use crate::programs::ensure_root;
+use crate::tunnel::Contender;
 
 /// Its inner address is the first of the peers' network.
 const HUB: Host = Host(0);
 const INNER: &str = "10.0.0.0/16";
 const CABLE: &str = "veth0";
-const CABLE_MTU: u32 = 1_500;
 /// Outer addresses of the hub and of the router to its peers.
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -37,29 +41,78 @@ const ATTEMPTS: u32 = 4;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of a datagram's payload, of its packet, and of that sealed.
-pub(super) const PAYLOAD: usize = 1_392;
+const PAYLOAD: usize = 1_392;
 const PACKET: usize = PAYLOAD + 28;
 const SEALED: usize = PACKET + 32;
 /// Datagrams made in advance: 90 MB.
 const STORE: usize = 64_000;
 
-/// A direction, and the number of consecutive datagrams for one peer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Traffic {
-    /// From the peers to the hub.
-    pub(super) is_up: bool,
-    pub(super) train: usize,
+/// Begins the names of scenes with busy peers.
+const BUSY: &str = "busy peers";
+/// A hub that is the bottleneck keeps the thread waiting for more than this share of the time.
+const WAITS: f64 = 0.01;
+
+/// Whether the peers send to the hub, and the number of consecutive datagrams for or from one peer.
+type Traffic = (bool, usize);
+
+/// Single datagrams are the worst case for batches; TCP and QUIC send trains.
+const TRAFFIC: [Traffic; 4] = [(false, 1), (false, 32), (true, 1), (true, 32)];
+
+pub(super) const LEGEND: &str = "\
+Medians, with the lowest and highest value of the rounds in brackets. CPU time is that of both daemons; with busy peers,
+of the hub. This sends to all its peers (down) or receives from them (up): UDP with 1,392 bytes of payload, 1 or 32
+datagrams for one peer, then for the next. One thread plays all peers. It keeps 1,900 datagrams on the way, so that the
+hub works as fast as it can; it counts what the hub sends without opening it, and seals in advance what the hub receives.
+Every interface has Convoy's `txqueuelen`.";
+
+pub(super) const TABLE: Table = Table {
+    heading: "By busy peers",
+    shows: |row| {
+        let is_shown = ["kpps", "CPU ns/packet"].contains(&&row.unit[..]);
+        is_shown && row.scene.starts_with(BUSY)
+    },
+    corner: "busy peers, traffic",
+    line: |row| format!("{}{}", row.place(), &row.scene[BUSY.len()..]),
+    column: |row| {
+        let contender = row.contender.replace("wireguard-go", "wg-go");
+        format!("{contender}: {}", row.unit)
+    },
+    has_spread: false,
+};
+
+/// Starts a daemon with this many peers and measures each kind of traffic for `window`.
+pub(super) fn measure(
+    contender: &Contender,
+    peers: u32,
+    window: Duration,
+    round: u32,
+    run: &mut Run,
+) -> Result<()> {
+    let mut crowd = Crowd::start(&contender.implementation(), peers)?;
+    for traffic @ (is_up, train) in TRAFFIC {
+        let (flow, cpu, calls) = crowd.carry(traffic, window)?;
+        let (packets, seconds) = (flow.arrived as f64, flow.time.as_secs_f64());
+        let waited = flow.waited.as_secs_f64() / seconds;
+        let kpps = packets / seconds / 1e3;
+        let way = if is_up { "up" } else { "down" };
+        let scene = format!("{BUSY}, {way}, {train} each");
+        for (figure, value) in [
+            (("", "kpps"), kpps),
+            (("", "Gbit/s"), kpps * PAYLOAD as f64 * 8.0 / 1e6),
+            (("", "CPU ns/packet"), cpu.as_nanos() as f64 / packets),
+            (("", "packets/call"), packets / calls as f64),
+            (("lost", "share"), 1.0 - packets / flow.sent as f64),
+            (("waited for the hub", "share"), waited),
+        ] {
+            let row = Row::new(&scene, &contender.name, figure, round, value);
+            run.push(row.at(peers.into()).limited(waited <= WAITS));
+        }
+    }
+    Ok(())
 }
 
-/// One kind of traffic.
-pub(super) struct Carried {
-    pub(super) flow: Flow,
-    pub(super) cpu: Duration,
-    /// UDP sends, or writes to the TUN.
-    pub(super) calls: u64,
-}
-
-pub(super) struct Crowd {
+/// A hub under test, and its peers.
+struct Crowd {
     hub: End,
     to_hub: SocketAddrV4,
     peers: Vec<(Host, Node)>,
@@ -71,12 +124,11 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Starts the daemon and shakes hands with all `peers`.
-    pub(super) fn start(implementation: &Implementation, peers: u32) -> anyhow::Result<Self> {
+    fn start(implementation: &Implementation, peers: u32) -> Result<Self> {
+        ensure_root()?;
         let lab = Lab::new()?;
-        ensure!(lab.is_root(), "busy peers need namespaces: run as root");
         let (hub, crowd) = (lab.namespace("hub")?, lab.namespace("crowd")?);
-        let (near, far) = (format!("{NEAR}/24"), format!("{FAR}/24"));
-        lab.veth(&hub, CABLE, &[&near], &crowd, CABLE, &[&far], CABLE_MTU)?;
+        connect(&lab, (&hub, CABLE, NEAR), (&crowd, CABLE, FAR))?;
         hub.link().add_route_through(SOURCES, FAR.into())?;
         crowd.link().own_network(SOURCES)?;
         let hosts = (1..=peers).map(Host);
@@ -102,11 +154,11 @@ impl Crowd {
     }
 
     /// One handshake after the other.
-    fn shake_hands(&mut self) -> anyhow::Result<()> {
+    fn shake_hands(&mut self) -> Result<()> {
         self.outside.set_read_timeout(Some(PATIENCE))?;
         let mut staging = Staging::default();
         for (host, node) in &mut self.peers {
-            let (source, mut kept) = (outer(*host), Kept::default());
+            let (source, mut kept) = (*host.outer().ip(), Kept::default());
             let send = |it: &[u8]| send_from(&self.outside, source, self.to_hub, it, None);
             let mut packet = Packet::new(HUB.inner(), PACKET);
             node.handle_outbound(&mut Some(&mut packet), NOW, &mut staging, &mut kept);
@@ -130,44 +182,34 @@ impl Crowd {
         Ok(())
     }
 
-    /// Measures for about `window`.
-    pub(super) fn measure(
-        &mut self,
-        traffic: Traffic,
-        window: Duration,
-    ) -> anyhow::Result<Carried> {
+    /// Carries traffic for about `window`. Returns also the hub's CPU time, and its UDP sends or writes to the TUN.
+    fn carry(&mut self, traffic: Traffic, window: Duration) -> Result<(Flow, Duration, u64)> {
+        let (is_up, _) = traffic;
         let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
         let mut trains = self.trains(traffic);
         while flow.time < window {
-            let (before, calls_before) = (self.cpu()?, self.calls(traffic)?);
-            flow.carry(&self.path(traffic), &trains)?;
-            cpu += self.cpu()? - before;
-            calls += self.calls(traffic)? - calls_before;
+            let (inside, outside) = ((&self.inside, PAYLOAD), (&self.outside, SEALED));
+            let ends = if is_up {
+                [outside, inside]
+            } else {
+                [inside, outside]
+            };
+            let (cpu_before, calls_before) = self.costs(is_up)?;
+            flow.carry(ends, &trains)?;
+            let (cpu_after, calls_after) = self.costs(is_up)?;
+            cpu += cpu_after - cpu_before;
+            calls += calls_after - calls_before;
             ensure!(flow.arrived > 0, "nothing arrives");
-            if traffic.is_up {
+            if is_up {
                 // A counter passes the replay window once.
                 trains = self.trains(traffic);
             }
         }
-        Ok(Carried { flow, cpu, calls })
-    }
-
-    fn path(&self, traffic: Traffic) -> Path<'_> {
-        let (inside, outside) = ((&self.inside, PAYLOAD), (&self.outside, SEALED));
-        let ((from, sent), (at, arriving)) = match traffic.is_up {
-            false => (inside, outside),
-            true => (outside, inside),
-        };
-        Path {
-            from,
-            sent,
-            at,
-            arriving,
-        }
+        Ok((flow, cpu, calls))
     }
 
     /// Trains from or to all peers in turn.
-    fn trains(&mut self, Traffic { is_up, train }: Traffic) -> Vec<Train> {
+    fn trains(&mut self, (is_up, train): Traffic) -> Vec<Train> {
         let mut staging = Staging::default();
         let now = NOW + ATTEMPTS * BETWEEN_ATTEMPTS;
         let peers = self.peers.len();
@@ -180,14 +222,13 @@ impl Crowd {
                     bytes: vec![7; train * PAYLOAD],
                 };
             }
-            let (from, to) = (host.inner(), HUB.inner());
-            let mut packet = Packet::from(packets::Flow { from, to }.udp(PACKET));
+            let mut packet = Packet::between(host.inner(), HUB.inner(), PACKET);
             let mut kept = Kept::default();
             for _ in 0..train {
                 node.handle_outbound(&mut Some(&mut packet), now, &mut staging, &mut kept);
             }
             Train {
-                source: outer(*host),
+                source: *host.outer().ip(),
                 to: self.to_hub,
                 bytes: kept.0.concat(),
             }
@@ -195,17 +236,14 @@ impl Crowd {
         turns.collect()
     }
 
-    fn cpu(&self) -> anyhow::Result<Duration> {
-        Ok(process::cpu_time(self.hub.daemon.pid())?)
-    }
-
-    /// UDP sends of the hub, or its writes to the TUN: the interfaces count a batch as one packet.
-    fn calls(&self, traffic: Traffic) -> anyhow::Result<u64> {
-        let link = self.hub.namespace.link();
-        Ok(match traffic.is_up {
+    /// The hub's CPU time, and its UDP sends or its writes to the TUN: the interfaces count a batch as one packet.
+    fn costs(&self, is_up: bool) -> Result<(Duration, u64)> {
+        let (link, daemon) = (self.hub.namespace.link(), &self.hub.daemon);
+        let calls = match is_up {
             false => link.statistics(CABLE)?.tx_packets,
-            true => link.statistics(self.hub.daemon.interface())?.rx_packets,
-        })
+            true => link.statistics(daemon.interface())?.rx_packets,
+        };
+        Ok((process::cpu_time(daemon.pid())?, calls))
     }
 }
 
@@ -214,20 +252,13 @@ fn as_peer(host: Host) -> Peer {
     Peer {
         public_key: host.as_peer(host.outer()).public_key.0,
         preshared_key: None,
-        endpoint: Some(host.outer()),
+        endpoint: Some(host.outer().into()),
         persistent_keepalive: 0,
         allowed_ips: vec![format!("{}/32", host.inner())],
     }
 }
 
-fn outer(host: Host) -> Ipv4Addr {
-    match host.outer().ip() {
-        IpAddr::V4(ip) => ip,
-        IpAddr::V6(_) => unreachable!("the stages use IPv4"),
-    }
-}
-
-fn bind(namespace: &Namespace, address: Ipv4Addr, port: u16) -> anyhow::Result<UdpSocket> {
+fn bind(namespace: &Namespace, address: Ipv4Addr, port: u16) -> Result<UdpSocket> {
     let socket = namespace.run(|| UdpSocket::bind((address, port)))?;
     let socket = socket.with_context(|| format!("bind {address}:{port}"))?;
     setsockopt(&socket, sockopt::UdpGroSegment, &true)?;

@@ -20,13 +20,8 @@ const NAP: Duration = Duration::from_micros(50);
 /// Messages per call that receives.
 const BATCH: usize = 64;
 
-/// Where datagrams are sent and where they arrive, and their lengths there.
-pub(super) struct Path<'a> {
-    pub(super) from: &'a UdpSocket,
-    pub(super) sent: usize,
-    pub(super) at: &'a UdpSocket,
-    pub(super) arriving: usize,
-}
+/// A socket, and the length of each datagram there.
+type End<'a> = (&'a UdpSocket, usize);
 
 /// Consecutive datagrams from one address to another.
 pub(super) struct Train {
@@ -47,8 +42,12 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Sends all `trains` and counts the datagrams that arrive.
-    pub(super) fn carry(&mut self, path: &Path<'_>, trains: &[Train]) -> Result<(), Errno> {
+    /// Sends all `trains` from one end and counts the datagrams that arrive at the other.
+    pub(super) fn carry(
+        &mut self,
+        [from, at]: [End<'_>; 2],
+        trains: &[Train],
+    ) -> Result<(), Errno> {
         // By default the kernel may delay each short sleep by 50 µs to merge wake-ups.
         set_timerslack(1)?;
         let mut headers = MultiHeaders::preallocate(BATCH, None);
@@ -57,7 +56,7 @@ impl Flow {
         let mut trains = trains.iter().peekable();
         while trains.peek().is_some() || settled < self.sent {
             let now = Instant::now();
-            let arrived = receive(path, &mut headers)?;
+            let arrived = receive(at, &mut headers)?;
             self.arrived += arrived;
             settled = (settled + arrived).min(self.sent);
             if arrived > 0 {
@@ -68,7 +67,7 @@ impl Flow {
             }
             let before = self.sent;
             while let Some(train) = trains.next_if(|_| self.sent - settled < WINDOW) {
-                self.sent += train.send(path)?;
+                self.sent += train.send(from)?;
             }
             if arrived == 0 && self.sent == before {
                 thread::sleep(NAP);
@@ -81,10 +80,10 @@ impl Flow {
 
 impl Train {
     /// Returns the number of datagrams.
-    fn send(&self, path: &Path<'_>) -> Result<usize, Errno> {
-        let datagrams = self.bytes.len() / path.sent;
-        let segment = (datagrams > 1).then_some(path.sent as u16);
-        match send_from(path.from, self.source, self.to, &self.bytes, segment) {
+    fn send(&self, (from, len): End<'_>) -> Result<usize, Errno> {
+        let datagrams = self.bytes.len() / len;
+        let segment = (datagrams > 1).then_some(len as u16);
+        match send_from(from, self.source, self.to, &self.bytes, segment) {
             // A queue on the way is full: lost, as in a router.
             Ok(()) | Err(Errno::ENOBUFS) => Ok(datagrams),
             Err(errno) => Err(errno),
@@ -93,13 +92,13 @@ impl Train {
 }
 
 /// Takes what has arrived and counts the datagrams by their lengths; copies only the first byte of a message.
-fn receive(path: &Path<'_>, headers: &mut MultiHeaders<()>) -> Result<usize, Errno> {
+fn receive((at, len): End<'_>, headers: &mut MultiHeaders<()>) -> Result<usize, Errno> {
     let mut starts = [[0]; BATCH];
     let mut slices = starts.each_mut().map(|start| [IoSliceMut::new(start)]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
-    match recvmmsg(path.at.as_raw_fd(), headers, &mut slices, flags, None) {
+    match recvmmsg(at.as_raw_fd(), headers, &mut slices, flags, None) {
         // A train may arrive as one message; keepalives are too short to count.
-        Ok(messages) => Ok(messages.map(|it| it.bytes / path.arriving).sum()),
+        Ok(messages) => Ok(messages.map(|it| it.bytes / len).sum()),
         Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
         Err(errno) => Err(errno),
     }
