@@ -21,6 +21,7 @@ mod outcome;
 mod pool;
 mod pools;
 mod pressure;
+mod resets;
 mod socket;
 mod splice;
 
@@ -149,7 +150,7 @@ impl Relay {
     }
 
     async fn sockets(&self, first: TcpStream, second: TcpStream, lender: Lender<'_>) -> Ended {
-        let (first, second) = (Socket(first), Socket(second));
+        let (first, second) = (Socket::new(first), Socket::new(second));
         let moved = lender.moved;
         let outbound = splice::direction(&first, &second, lender, &moved.outbound);
         let inbound = splice::direction(&second, &first, lender, &moved.inbound);

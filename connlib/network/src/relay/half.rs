@@ -15,13 +15,20 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::resets::Resets;
 use crate::network::{Duplex, Stream};
 
 /// A stream that one task both reads and writes.
 #[derive(Clone, Copy)]
 pub(super) enum Half<'a> {
-    Kernel(&'a TcpStream),
+    Kernel(&'a Borrowed<'a>),
     Other(&'a Shared<'a>),
+}
+
+/// A socket of the kernel.
+pub(super) struct Borrowed<'a> {
+    socket: &'a TcpStream,
+    resets: Resets,
 }
 
 /// A stream that is not a socket.
@@ -29,14 +36,17 @@ pub(super) type Shared<'a> = Mutex<&'a mut Box<dyn Duplex>>;
 
 /// A stream in a form that [`Half`] can be taken of.
 pub(super) enum Whole<'a> {
-    Kernel(&'a TcpStream),
+    Kernel(Borrowed<'a>),
     Other(Shared<'a>),
 }
 
 impl<'a> Whole<'a> {
     pub(super) fn new(stream: &'a mut Stream) -> Self {
         match stream {
-            Stream::Kernel(socket) => Self::Kernel(socket),
+            Stream::Kernel(socket) => Self::Kernel(Borrowed {
+                socket,
+                resets: Resets::default(),
+            }),
             Stream::Other(stream) => Self::Other(Mutex::new(stream)),
         }
     }
@@ -61,7 +71,7 @@ impl Half<'_> {
     /// Waits until the stream has failed.
     pub(super) async fn failed(self) {
         match self {
-            Self::Kernel(socket) => failed(socket).await,
+            Self::Kernel(kernel) => failed(kernel.socket).await,
             Self::Other(shared) => {
                 poll_fn(|context| with(shared, |stream| stream.poll_failed(context))).await;
             }
@@ -79,8 +89,8 @@ impl AsyncRead for Half<'_> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let socket = match *self {
-            Half::Kernel(socket) => socket,
+        let Borrowed { socket, resets } = match *self {
+            Half::Kernel(kernel) => kernel,
             Half::Other(shared) => {
                 return with(shared, |stream| Pin::new(stream).poll_read(context, buffer));
             }
@@ -89,7 +99,7 @@ impl AsyncRead for Half<'_> {
             ready!(socket.poll_read_ready(context))?;
             match socket.try_read(buffer.initialize_unfilled()) {
                 Ok(read) => {
-                    buffer.advance(read);
+                    buffer.advance(resets.tell(read)?);
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -105,15 +115,15 @@ impl AsyncWrite for Half<'_> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let socket = match *self {
-            Half::Kernel(socket) => socket,
+        let Borrowed { socket, resets } = match *self {
+            Half::Kernel(kernel) => kernel,
             Half::Other(shared) => {
                 return with(shared, |stream| Pin::new(stream).poll_write(context, bytes));
             }
         };
         loop {
             ready!(socket.poll_write_ready(context))?;
-            match socket.try_write(bytes) {
+            match resets.note(socket.try_write(bytes)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return Poll::Ready(outcome),
             }
@@ -129,8 +139,8 @@ impl AsyncWrite for Half<'_> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match *self {
-            Half::Kernel(socket) => {
-                let outcome = shutdown(socket.as_raw_fd(), Shutdown::Write);
+            Half::Kernel(kernel) => {
+                let outcome = shutdown(kernel.socket.as_raw_fd(), Shutdown::Write);
                 Poll::Ready(outcome.map_err(io::Error::from))
             }
             Half::Other(shared) => with(shared, |stream| Pin::new(stream).poll_shutdown(context)),

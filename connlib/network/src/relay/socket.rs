@@ -10,35 +10,46 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 use rustix::io::ioctl_fionread;
 use tokio::{io::Interest, net::TcpStream};
 
+use super::resets::Resets;
+
 /// A connected socket.
 #[derive(Debug)]
-pub(super) struct Socket(pub(super) TcpStream);
+pub(super) struct Socket {
+    stream: TcpStream,
+    resets: Resets,
+}
 
 impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        let resets = Resets::default();
+        Self { stream, resets }
+    }
+
     /// Waits until it has failed; the error stays for whoever reads or writes.
     pub(super) async fn failed(&self) {
-        if self.0.ready(Interest::ERROR).await.is_err() {
+        if self.stream.ready(Interest::ERROR).await.is_err() {
             // The runtime ends.
             std::future::pending().await
         }
     }
 
     pub(super) fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_read_ready(context)
+        self.stream.poll_read_ready(context)
     }
 
     pub(super) fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_write_ready(context)
+        self.stream.poll_write_ready(context)
     }
 
     /// Calls `read` if there may be something to read; `WouldBlock` says that there is not.
     pub(super) fn try_read<R>(&self, read: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        self.0.try_io(Interest::READABLE, read)
+        self.stream.try_io(Interest::READABLE, read)
     }
 
     /// Calls `write` if there may be room; `WouldBlock` says that there is not.
     pub(super) fn try_write<R>(&self, write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        self.0.try_io(Interest::WRITABLE, write)
+        self.resets
+            .note(self.stream.try_io(Interest::WRITABLE, write))
     }
 
     /// Whether there is nothing to read for now: further bytes and the end wake up whoever waits.
@@ -53,7 +64,8 @@ impl Socket {
     }
 
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(recv(self.fd(), buffer, MsgFlags::MSG_DONTWAIT)?)
+        let read = recv(self.fd(), buffer, MsgFlags::MSG_DONTWAIT)?;
+        self.resets.tell(read)
     }
 
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -66,12 +78,12 @@ impl Socket {
     }
 
     fn fd(&self) -> i32 {
-        self.0.as_raw_fd()
+        self.stream.as_raw_fd()
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.stream.as_fd()
     }
 }

@@ -270,6 +270,72 @@ async fn a_source_that_fails_while_its_direction_is_blocked_may_still_be_read_to
 }
 
 #[tokio::test]
+async fn a_reset_that_the_other_direction_hears_of_first_is_no_end() {
+    for relay in all_kinds() {
+        let mut scene = Scene::new(relay).await;
+        scene.server.write_all(b"half of an answer").await.unwrap();
+        let mut answer = [0; 17];
+        within(scene.client.read_exact(&mut answer)).await.unwrap();
+        // The relay waits until the server takes more.
+        let piece = [7; 10_000];
+        while let Ok(written) = timeout(STALL, scene.client.write(&piece)).await {
+            written.unwrap();
+        }
+        scene.server.set_zero_linger().unwrap();
+        drop(scene.server);
+        let error = within(scene.client.read(&mut answer)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert!(matches!(
+            within(scene.relay).await.unwrap(),
+            Ended::Failed(_)
+        ));
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_no_end_of_what_was_sent_before_it_where_both_directions_are_blocked() {
+    let kinds = all_kinds().into_iter().map(|relay| async {
+        let mut scene = Scene::new(relay).await;
+        let piece = [7; 10_000];
+        for socket in [&mut scene.client, &mut scene.server] {
+            while let Ok(written) = timeout(STALL, socket.write(&piece)).await {
+                written.unwrap();
+            }
+        }
+        scene.client.set_zero_linger().unwrap();
+        drop(scene.client);
+        // As much as the relay has got: it is not all that the client has sent.
+        let received = within(scene.server.read_to_end(&mut Vec::new())).await;
+        assert!(received.is_err());
+        assert!(matches!(
+            within(scene.relay).await.unwrap(),
+            Ended::Failed(_)
+        ));
+    });
+    futures_util::future::join_all(kinds).await;
+}
+
+#[tokio::test]
+async fn an_answer_and_its_end_arrive_although_the_server_refuses_the_rest_of_the_question() {
+    for relay in all_kinds() {
+        let mut scene = Scene::new(relay).await;
+        let piece = [7; 10_000];
+        while let Ok(written) = timeout(STALL, scene.client.write(&piece)).await {
+            written.unwrap();
+        }
+        scene.server.write_all(b"too long").await.unwrap();
+        scene.server.shutdown().await.unwrap();
+        assert_eq!(read_to_end(&mut scene.client).await, b"too long");
+        // It has unread bytes, so this is a reset.
+        drop(scene.server);
+        assert!(matches!(
+            within(scene.relay).await.unwrap(),
+            Ended::Failed(_)
+        ));
+    }
+}
+
+#[tokio::test]
 async fn a_reset_behind_an_end_is_passed_on() {
     for relay in all_kinds() {
         let mut scene = Scene::new(relay).await;
