@@ -12,7 +12,7 @@ use std::{
 };
 
 use nix::errno::Errno;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::{
     access::Access,
@@ -20,6 +20,7 @@ use crate::{
     network::Network,
     occupants::Occupants,
     relay::{Relay, Tenant},
+    shares::{self, Shares},
     waiting::Waiting,
 };
 use context::{Context, Shared};
@@ -40,7 +41,7 @@ pub struct Rule {
 /// How much may exist at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections of all rules.
+    /// Connections of all rules. Half of them are divided evenly among the rules, which can count on these.
     pub connections: usize,
     /// UDP flows of all rules; a new one replaces the oldest of the holder that has most.
     pub flows: usize,
@@ -91,9 +92,15 @@ impl Forwarder {
     /// A forwarder without rules.
     #[must_use]
     pub fn new(relay: impl Into<Arc<Relay>>, limits: Limits) -> Self {
+        let most = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+        let connections = shares::Limits {
+            total: most,
+            peer: most,
+            peers: 0,
+        };
         let shared = Shared {
             relay: relay.into(),
-            connections: Arc::new(Semaphore::new(limits.connections)),
+            connections: Shares::new(connections),
             flows: Occupants::default(),
             most_flows: limits.flows,
             waiting: Waiting::default(),
@@ -145,6 +152,7 @@ impl Forwarder {
         }
         self.tasks
             .spawn(async move { while tasks.join_next().await.is_some() {} });
+        self.shared.connections.set_peers(context.rule + 1);
         self.rules.push(Running {
             service: context.service.to_string(),
             addresses,

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use super::service::Service;
 use crate::{
     access::Access,
@@ -11,6 +9,7 @@ use crate::{
     network::Network,
     occupants::Occupants,
     relay::{Relay, Tenant},
+    shares::Shares,
     waiting::Waiting,
 };
 
@@ -18,7 +17,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) relay: Arc<Relay>,
-    pub(super) connections: Arc<Semaphore>,
+    /// Connections, of which each rule can count on some.
+    pub(super) connections: Shares,
     pub(super) flows: Occupants,
     pub(super) most_flows: usize,
     pub(super) waiting: Waiting,

@@ -3,7 +3,6 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::OwnedSemaphorePermit,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -15,6 +14,7 @@ use crate::{
     dial::{dial, reason},
     http_connect,
     network::{Listener, Stream},
+    shares::Share,
     socks,
 };
 
@@ -34,8 +34,8 @@ pub(super) async fn serve(context: Arc<Context>, listener: Listener) {
         };
         match accepted {
             Ok((mut client, address)) => {
-                if let Some(permit) = context.admit(&mut client, address) {
-                    connections.spawn(Arc::clone(&context).connection(client, address, permit));
+                if let Some(share) = context.admit(&mut client, address) {
+                    connections.spawn(Arc::clone(&context).connection(client, address, share));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -53,26 +53,23 @@ pub(super) async fn serve(context: Arc<Context>, listener: Listener) {
 
 impl Context {
     /// Resets a connection that is one too many, or that comes from a client that is not allowed.
-    fn admit(&self, client: &mut Stream, address: SocketAddr) -> Option<OwnedSemaphorePermit> {
-        let permit = match self.allows(address) {
+    fn admit(&self, client: &mut Stream, address: SocketAddr) -> Option<Share> {
+        let share = match self.allows(address) {
             false => Err(Refusal::Denied),
-            true => Arc::clone(&self.shared.connections)
-                .try_acquire_owned()
-                .map_err(|_| Refusal::TooMany),
+            true => {
+                let share = self.shared.connections.take(self.rule);
+                share.map_err(|_| Refusal::TooMany)
+            }
         };
-        if let Err(refusal) = permit {
+        let refused = share.as_ref().err().copied();
+        if let Some(refusal) = refused {
             self.refuse(refusal, address);
             client.close_by_reset();
         }
-        permit.ok()
+        share.ok()
     }
 
-    async fn connection(
-        self: Arc<Self>,
-        client: Stream,
-        address: SocketAddr,
-        _permit: OwnedSemaphorePermit,
-    ) {
+    async fn connection(self: Arc<Self>, client: Stream, address: SocketAddr, _share: Share) {
         // Boxed, so that a connection that only waits for bytes holds no memory for its beginning.
         match Box::pin(self.establish(client, address)).await {
             Ok(Some((client, target))) => {

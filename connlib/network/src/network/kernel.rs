@@ -12,7 +12,8 @@ use std::{
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
     sockopt::{
-        Ipv6V6Only, KeepAlive, ReusePort, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpNoDelay,
+        Ipv6V6Only, KeepAlive, OobInline, ReusePort, TcpKeepCount, TcpKeepIdle, TcpKeepInterval,
+        TcpNoDelay,
     },
 };
 use tokio::net::{TcpSocket, UdpSocket, lookup_host};
@@ -122,6 +123,8 @@ fn tcp(opened: OwnedFd) -> io::Result<TcpSocket> {
 pub fn set_options(socket: &OwnedFd) -> io::Result<()> {
     // The sender has decided already what waits for more: a relay adds no delay of its own.
     setsockopt(socket, TcpNoDelay, &true)?;
+    // Of two urgent bytes that come before the relay begins, the first would be lost.
+    setsockopt(socket, OobInline, &true)?;
     // A peer that vanished would otherwise keep its connection for ever.
     setsockopt(socket, KeepAlive, &true)?;
     let seconds = KEEPALIVE.as_secs() as u32;

@@ -1,3 +1,8 @@
+use std::os::fd::AsRawFd as _;
+
+use nix::sys::socket::{MsgFlags, send};
+use tokio::sync::Semaphore;
+
 use super::*;
 
 #[tokio::test]
@@ -45,10 +50,57 @@ async fn one_connection_too_many_is_reset_and_one_more_fits_when_another_has_end
 }
 
 #[tokio::test]
+async fn idle_connections_to_one_rule_leave_some_to_another() {
+    let limits = Limits {
+        connections: 4,
+        flows: 0,
+    };
+    let service = Service::Tcp(target(echo().await));
+    let mut scene = Scene::with(service.clone(), Vec::new(), limits, host()).await;
+    let other = Rule {
+        listen: vec![loopback()],
+        service,
+        access: Vec::new(),
+    };
+    let running = scene.forwarder.add(other, &host(), &host()).await.unwrap();
+    let other = running.addresses()[0];
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        let mut client = scene.connect().await;
+        // The last one is reset.
+        let _ = within(client.write_all(b"x")).await;
+        let _ = within(client.read(&mut [0])).await;
+        idle.push(client);
+    }
+    let mut client = within(TcpStream::connect(other)).await.unwrap();
+    is_echoed(&mut client, b"hello").await;
+    assert_eq!(scene.forwarder.totals().refused(Refusal::TooMany), 1);
+}
+
+#[tokio::test]
 async fn a_target_that_refuses_resets_the_client() {
     let scene = Scene::new(Service::Tcp(target(closed_port().await))).await;
     is_reset(scene.connect().await).await;
     scene.until_refused(Refusal::TargetRefused, 1).await;
+}
+
+#[tokio::test]
+async fn urgent_bytes_arrive_although_the_target_answers_late() {
+    let gate = Arc::new(Semaphore::new(0));
+    let service = Service::Tcp(target(echo().await));
+    let far = Arc::new(Late(Arc::clone(&gate)));
+    let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+    let mut client = scene.connect().await;
+    for byte in [b"a", b"b"] {
+        let sent = send(client.as_raw_fd(), byte, MsgFlags::MSG_OOB);
+        assert_eq!(sent, Ok(1));
+    }
+    client.write_all(b"c").await.unwrap();
+    client.shutdown().await.unwrap();
+    gate.add_permits(1);
+    let mut received = Vec::new();
+    within(client.read_to_end(&mut received)).await.unwrap();
+    assert_eq!(received, b"abc");
 }
 
 #[tokio::test]
@@ -152,6 +204,31 @@ fn targets_are_names_or_addresses_with_a_port() {
         "a:70000",
     ] {
         assert!(text.parse::<Target>().is_err(), "{text}");
+    }
+}
+
+/// The host, whose targets answer for each permit.
+#[derive(Debug)]
+struct Late(Arc<Semaphore>);
+
+impl Network for Late {
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(async move { Kernel(Host).resolve(name, port).await })
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async move {
+            self.0.acquire().await.unwrap().forget();
+            Kernel(Host).connect(to).await
+        })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        Box::pin(async move { Kernel(Host).listen(at).await })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move { Kernel(Host).datagrams(at).await })
     }
 }
 
