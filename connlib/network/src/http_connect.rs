@@ -44,12 +44,15 @@ pub(crate) async fn serve(
         }
     };
     let established = client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n");
-    established.await.map_err(|_| Refusal::Malformed)?;
+    if established.await.is_err() {
+        target.close_by_reset();
+        return Err(Refusal::Malformed);
+    }
     // Bytes that the client sent without waiting for the answer.
-    target
-        .write_all(&received[length..])
-        .await
-        .map_err(|_| Refusal::TargetRefused)?;
+    if target.write_all(&received[length..]).await.is_err() {
+        client.close_by_reset();
+        return Err(Refusal::TargetRefused);
+    }
     Ok((client, target))
 }
 

@@ -192,14 +192,18 @@ impl Sockets {
         counters: &Counters,
     ) {
         let address = found.and_then(|addresses| {
-            let usable = |it: &SocketAddr| self.towards(*it).is_some();
-            let usable = addresses.into_iter().find(usable);
-            usable.ok_or(Refusal::Unreachable)
+            let mut refusal = Refusal::Unreachable;
+            let mut addresses = addresses.into_iter();
+            let usable = addresses.find(|it| {
+                let check = far.check(*it).map_err(|reason| refusal = reason);
+                check.is_ok() && self.towards(*it).is_some()
+            });
+            usable.ok_or(refusal)
         });
         let waiting = routes.names.found(name, address.ok());
-        let admitted = address.and_then(|it| routes.admit(it, far).map(|()| it));
-        match admitted {
+        match address {
             Ok(address) => {
+                routes.targets.insert(address);
                 for payload in waiting {
                     let socket = self.towards(address).unwrap_or(&self.far_v4);
                     match socket.try_send_to(&payload, address) {

@@ -218,6 +218,46 @@ async fn http_connects_and_keeps_what_the_client_sent_at_once() {
 }
 
 #[tokio::test]
+async fn a_target_that_resets_what_the_client_sent_at_once_is_no_end() {
+    let service = Service::HttpConnect(None);
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(Hasty)).await;
+    let mut client = scene.connect().await;
+    let request = b"CONNECT a.example:80 HTTP/1.1\r\n\r\nearly";
+    client.write_all(request).await.unwrap();
+    let established = answer(&mut client).await;
+    assert!(established.starts_with("HTTP/1.1 200 "));
+    is_reset(client).await;
+}
+
+/// The host, whose targets reset what they have accepted.
+#[derive(Debug)]
+struct Hasty;
+
+impl Network for Hasty {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(async { Ok(vec![loopback()]) })
+    }
+
+    fn connect(&self, _: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async {
+            let listener = TcpListener::bind(loopback()).await?;
+            let stream = TcpStream::connect(listener.local_addr()?).await?;
+            listener.accept().await?.0.set_zero_linger()?;
+            stream.ready(tokio::io::Interest::ERROR).await?;
+            Ok(stream.into())
+        })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        Box::pin(async move { Kernel(Host).listen(at).await })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move { Kernel(Host).datagrams(at).await })
+    }
+}
+
+#[tokio::test]
 async fn targets_are_checked_once_their_names_are_resolved() {
     let echo = echo().await;
     for (is_trusting, allow, status) in [
@@ -245,6 +285,33 @@ async fn targets_are_checked_once_their_names_are_resolved() {
             assert_eq!(answer.split(' ').nth(1), Some(status), "{target}");
         }
     }
+}
+
+#[tokio::test]
+async fn datagrams_for_a_name_go_to_the_first_of_its_addresses_that_may_be_reached() {
+    let (allowed, other) = (
+        UdpSocket::bind(loopback()).await.unwrap(),
+        UdpSocket::bind("127.0.0.2:0").await.unwrap(),
+    );
+    let addresses = [&other, &allowed].map(|it| it.local_addr().unwrap());
+    let guarded = crate::network::Guarded {
+        network: Arc::new(Named(addresses.into())),
+        policy: crate::policy::Policy {
+            allow: vec!["127.0.0.1/32".parse().unwrap()],
+            ..crate::policy::Policy::default()
+        },
+        is_trusting: false,
+    };
+    let service = Service::Socks5(None);
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(guarded)).await;
+    let (_control, relay) = associate(&scene).await;
+    let client = UdpSocket::bind(loopback()).await.unwrap();
+    let header = new_udp_header(("name.example", 80)).unwrap();
+    let datagram = [&header[..], b"question"].concat();
+    client.send_to(&datagram, relay).await.unwrap();
+    let mut question = [0; 100];
+    let (length, _) = within(allowed.recv_from(&mut question)).await.unwrap();
+    assert_eq!(&question[..length], b"question");
 }
 
 #[tokio::test]
