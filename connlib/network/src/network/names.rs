@@ -17,7 +17,7 @@ use hickory_resolver::{
     Resolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig},
     net::{
-        DnsError, NetError,
+        NetError,
         runtime::{RuntimeProvider, TokioHandle, TokioTime, iocompat::AsyncIoTokioAsStd},
     },
     proto::rr::{Name, RecordType},
@@ -53,6 +53,8 @@ pub struct NameServers {
 pub struct Names<P: RuntimeProvider> {
     /// None if there are none to be asked.
     servers: Option<Servers<P>>,
+    /// Domains that complete a name.
+    search: Vec<Name>,
     families: [bool; 2],
 }
 
@@ -74,7 +76,7 @@ impl<P: RuntimeProvider> Names<P> {
             let mut config = NameServerConfig::udp_and_tcp(server.ip());
             let connections = config.connections.iter_mut();
             connections.for_each(|it| it.port = server.port());
-            let config = ResolverConfig::from_parts(None, search.clone(), vec![config]);
+            let config = ResolverConfig::from_parts(None, Vec::new(), vec![config]);
             let mut builder = Resolver::builder_with_config(config, sockets.clone());
             let options = builder.options_mut();
             Servers::<P>::limit(options);
@@ -89,6 +91,7 @@ impl<P: RuntimeProvider> Names<P> {
         let has = [Family::V4, Family::V6].map(|family| it.families.contains(&family));
         Ok(Self {
             servers: (!resolvers.is_empty()).then(|| Servers::new(resolvers)),
+            search,
             families: if has == [false; 2] { [true; 2] } else { has },
         })
     }
@@ -104,18 +107,50 @@ impl<P: RuntimeProvider> Names<P> {
         };
         let invalid = |_| io::Error::from(ErrorKind::InvalidInput);
         let name = Name::from_utf8(name).map_err(invalid)?;
-        let of = |kind| addresses(servers, &name, kind);
-        let found = match self.families {
+        let mut failed = None;
+        for name in completed(&name, &self.search) {
+            match self.addresses(servers, &name).await {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => {
+                    let found = found.into_iter();
+                    return Ok(found.map(|address| (address, port).into()).collect());
+                }
+                Err(error) if error.is_nx_domain() => {}
+                // The next name may still be known.
+                Err(error @ NetError::Dns(_)) => failed = failed.or(Some(error)),
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        failed.map_or(Ok(Vec::new()), |error| Err(failure(error)))
+    }
+
+    /// The addresses of a whole name, of the families that the tunnel has.
+    async fn addresses(&self, servers: &Servers<P>, name: &Name) -> Result<Vec<IpAddr>, NetError> {
+        let of = |kind| addresses(servers, name, kind);
+        match self.families {
             [true, false] => of(RecordType::A).await,
             [false, true] => of(RecordType::AAAA).await,
             _ => of_both(of(RecordType::A), of(RecordType::AAAA)).await,
-        };
-        let found = found.map_err(failure)?.into_iter();
-        Ok(found.map(|address| (address, port).into()).collect())
+        }
     }
 }
 
-/// A name's addresses of one family.
+/// The whole names that a name may stand for, in the order in which they are looked up, as by resolv.conf(5). The
+/// families of one are asked for before the next one: they would otherwise be those of different hosts.
+fn completed(name: &Name, search: &[Name]) -> Vec<Name> {
+    let mut whole = name.clone();
+    whole.set_fqdn(true);
+    if name.is_fqdn() {
+        return vec![whole];
+    }
+    let with = |suffix| name.clone().append_domain(suffix).ok();
+    let mut names: Vec<_> = search.iter().filter_map(with).collect();
+    let has_dots = name.num_labels() > 1 || name.is_localhost();
+    names.insert(if has_dots { 0 } else { names.len() }, whole);
+    names
+}
+
+/// A name's addresses of one family. That there is no such name is an error.
 async fn addresses<P: RuntimeProvider>(
     servers: &Servers<P>,
     name: &Name,
@@ -126,13 +161,14 @@ async fn addresses<P: RuntimeProvider>(
             let records = found.answers().iter();
             Ok(records.filter_map(|it| it.data.ip_addr()).collect())
         }
-        Err(NetError::Dns(DnsError::NoRecordsFound(_))) => Ok(Vec::new()),
+        Err(error) if error.is_no_records_found() && !error.is_nx_domain() => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
 /// The addresses of both families, those of IPv4 first: where only one of them works, that is rarely IPv6. A family
-/// whose answer is late, or an error, is left out if the other has some.
+/// whose answer is late, or an error, is left out if the other has some. If the answer for IPv4 is that there is no such
+/// name, IPv6 is not waited for, either.
 async fn of_both(
     v4: impl Future<Output = Result<Vec<IpAddr>, NetError>>,
     v6: impl Future<Output = Result<Vec<IpAddr>, NetError>>,
@@ -140,8 +176,10 @@ async fn of_both(
     let (mut v4, mut v6) = (pin!(v4), pin!(v6));
     let has_some = |found: &Result<Vec<_>, _>| found.as_ref().is_ok_and(|it| !it.is_empty());
     let late = || Ok(Vec::new());
+    let is_unknown =
+        |found: &Result<_, NetError>| found.as_ref().is_err_and(NetError::is_nx_domain);
     let (v4, v6) = tokio::select! {
-        found = &mut v4 => match has_some(&found) {
+        found = &mut v4 => match has_some(&found) || is_unknown(&found) {
             true => (found, timeout(OTHER_FAMILY, v6).await.unwrap_or_else(|_| late())),
             false => (found, v6.await),
         },

@@ -12,10 +12,7 @@ use hickory_resolver::{
     config::ResolverOpts,
     lookup::Lookup,
     net::{DnsError, NetError},
-    proto::{
-        op::ResponseCode,
-        rr::{Name, RecordType},
-    },
+    proto::rr::{Name, RecordType},
 };
 use tokio::time::{Instant, timeout};
 
@@ -23,7 +20,7 @@ use tokio::time::{Instant, timeout};
 const PATIENCE: Duration = Duration::from_millis(2_500);
 /// Number of times that all servers are asked, since queries and answers may be lost.
 const ROUNDS: u32 = 2;
-/// Time for which a server that did not help is asked last.
+/// Time for which a server that was silent is asked last.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
 /// A resolver for each name server, in their order.
@@ -34,8 +31,16 @@ pub struct Server<P: ConnectionProvider> {
     /// The address of the server.
     pub at: SocketAddr,
     resolver: Resolver<P>,
-    /// Time at which it last did not help.
-    failed: Mutex<Option<Instant>>,
+    state: Mutex<State>,
+}
+
+/// What is known of a server.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Time of its last answer, whatever that was.
+    answered: Option<Instant>,
+    /// Time at which it was last found silent.
+    silent: Option<Instant>,
 }
 
 impl<P: ConnectionProvider> Servers<P> {
@@ -44,7 +49,7 @@ impl<P: ConnectionProvider> Servers<P> {
         let server = |(at, resolver)| Server {
             at,
             resolver,
-            failed: Mutex::new(None),
+            state: Mutex::default(),
         };
         Self(resolvers.into_iter().map(server).collect())
     }
@@ -70,11 +75,12 @@ impl<P: ConnectionProvider> Servers<P> {
         let mut failure = NetError::NoConnections;
         for _ in 0..ROUNDS {
             for server in self.in_order() {
+                let begun = Instant::now();
                 let found = timeout(PATIENCE, ask(server)).await;
                 let found = found.unwrap_or(Err(NetError::Timeout));
                 let helps = found.as_ref().map_or_else(is_final, |_| true);
-                let is_remembered = found.as_ref().is_err_and(is_about_all_names);
-                *server.failed() = is_remembered.then(Instant::now);
+                let is_silent = found.as_ref().is_err_and(is_silence);
+                server.state().note(begun, is_silent);
                 match found {
                     Err(error) if !helps => failure = error,
                     found => return found,
@@ -84,12 +90,12 @@ impl<P: ConnectionProvider> Servers<P> {
         Err(failure)
     }
 
-    /// The servers in their order, but last those that lately did not help.
+    /// The servers in their order, but last those that were silent lately.
     fn in_order(&self) -> impl Iterator<Item = &Server<P>> {
         let (mut last, mut first) = (Vec::new(), Vec::new());
         for server in &self.0 {
-            let has_failed = |at: Instant| at.elapsed() < REMEMBERED;
-            match server.failed().is_some_and(has_failed) {
+            let is_lately = |at: Instant| at.elapsed() < REMEMBERED;
+            match server.state().silent.is_some_and(is_lately) {
                 true => last.push(server),
                 false => first.push(server),
             }
@@ -99,22 +105,39 @@ impl<P: ConnectionProvider> Servers<P> {
 }
 
 impl<P: ConnectionProvider> Server<P> {
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a server that does not help would not help with other names, either. `SERVFAIL` is about one: whoever chooses
-/// that name could otherwise have the others asked of the next server.
-fn is_about_all_names(error: &NetError) -> bool {
-    let is_about_one = matches!(
-        error,
-        NetError::Dns(DnsError::ResponseCode(ResponseCode::ServFail))
-    );
-    !is_about_one && !is_final(error)
+impl State {
+    /// Takes note of what became of a question that was asked at `begun`.
+    ///
+    /// A server that answers others meanwhile is not silent. Nor is one that fails for a name, whatever its reason is:
+    /// whoever chooses that name could otherwise have the others asked of the next server, which may not know them.
+    fn note(&mut self, begun: Instant, is_silent: bool) {
+        let now = Instant::now();
+        if !is_silent {
+            (self.answered, self.silent) = (Some(now), None);
+        } else if self.answered.is_none_or(|at| at <= begun) {
+            self.silent = Some(now);
+        }
+    }
 }
 
-/// Whether another server would know no better.
+/// Whether nothing has come from a server.
+fn is_silence(error: &NetError) -> bool {
+    matches!(
+        error,
+        NetError::Timeout | NetError::Io(_) | NetError::NoConnections | NetError::Busy
+    )
+}
+
+/// Whether another server would know no better. One that only refers to the servers of a zone, and names no start of
+/// authority (RFC 2308, section 2.2), does not look names up.
 fn is_final(error: &NetError) -> bool {
-    matches!(error, NetError::Dns(DnsError::NoRecordsFound(_)))
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => none.soa.is_some() || none.ns.is_none(),
+        _ => false,
+    }
 }

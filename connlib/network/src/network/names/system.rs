@@ -54,6 +54,8 @@ pub fn servers(
 ) -> Result<Servers<TokioRuntimeProvider>, NetError> {
     // They are read once.
     options.use_hosts_file = ResolveHosts::Never;
+    // As the C library does once a server does not know extensions: it tells by many words, or none.
+    options.edns0 = false;
     Servers::<TokioRuntimeProvider>::limit(&mut options);
     let resolver = |server: &NameServerConfig| {
         let port = server.connections.first().map_or(PORT, |it| it.port);

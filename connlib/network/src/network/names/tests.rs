@@ -4,10 +4,11 @@ use std::sync::{
 };
 
 use hickory_resolver::{
+    config::ResolverOpts,
     net::runtime::TokioRuntimeProvider,
     proto::{
         op::{Message, MessageType, ResponseCode},
-        rr::{RData, Record},
+        rr::{RData, Record, rdata::NS},
     },
 };
 use tokio::time::Instant;
@@ -15,12 +16,22 @@ use tokio::time::Instant;
 use super::*;
 
 /// A test server's behaviour towards a question.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Answers {
     /// With an address whose last byte is this one, or its IPv6 equivalent.
     With(u8),
     OnlyIpv4(u8),
     Code(ResponseCode),
+    /// With this byte, unless the question has extensions, which are puzzling.
+    Plain(u8),
+    /// To the servers of a zone, as one that looks no names up.
+    Referral,
+    /// With 1 for names below `internal`, and else so.
+    Internal(&'static Answers),
+    /// For IPv4 so; it ignores questions for IPv6.
+    Silent6(&'static Answers),
+    /// From a zone of names, each with the last bytes of its addresses of IPv4 and of IPv6; no other name exists.
+    Zone(&'static [(&'static str, Option<u8>, Option<u8>)]),
     Never,
 }
 
@@ -60,6 +71,32 @@ fn answer(mut message: Message, answers: Answers) -> Option<Message> {
     let query = message.queries[0].clone();
     let (host, is_v4) = (query.name().clone(), query.query_type() == RecordType::A);
     match answers {
+        Answers::Silent6(others) if is_v4 => return answer(message, *others),
+        Answers::Silent6(_) => return None,
+        Answers::Plain(_) if message.edns.is_some() => {
+            return answer(message, Answers::Code(ResponseCode::FormErr));
+        }
+        Answers::Plain(byte) => return answer(message, Answers::With(byte)),
+        Answers::Internal(_) if host.to_ascii().ends_with(".internal.") => {
+            return answer(message, Answers::With(1));
+        }
+        Answers::Internal(others) => return answer(message, *others),
+        Answers::Zone(zone) => {
+            let name = host.to_ascii();
+            let found = zone.iter().find(|(it, ..)| *it == name);
+            let byte = found.map(|(_, v4, v6)| if is_v4 { *v4 } else { *v6 });
+            let answers = match byte {
+                Some(Some(byte)) => Answers::With(byte),
+                Some(None) => Answers::Code(ResponseCode::NoError),
+                None => Answers::Code(ResponseCode::NXDomain),
+            };
+            return answer(message, answers);
+        }
+        Answers::Referral => {
+            let server = Name::from_ascii("ns.example.").unwrap();
+            let data = RData::NS(NS(server));
+            message.add_authority(Record::from_rdata(Name::root(), 60, data));
+        }
         Answers::Never => return None,
         Answers::OnlyIpv4(_) if !is_v4 => return None,
         Answers::Code(code) => message.metadata.response_code = code,
@@ -112,25 +149,45 @@ async fn a_second_server_hears_nothing_while_the_first_one_answers_even_if_there
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_followed_by_the_next_one_at_once_and_asked_last_for_a_while() {
-    for (code, is_remembered) in [
-        (ResponseCode::Refused, true),
-        (ResponseCode::NotImp, true),
-        // That is about one name.
-        (ResponseCode::ServFail, false),
-    ] {
+async fn a_server_that_fails_for_a_name_is_followed_by_the_next_one_and_asked_first_for_others() {
+    const FAILURES: [&Answers; 5] = [
+        &Answers::Code(ResponseCode::Refused),
+        &Answers::Code(ResponseCode::NotImp),
+        &Answers::Code(ResponseCode::FormErr),
+        &Answers::Code(ResponseCode::ServFail),
+        &Answers::Referral,
+    ];
+    for failure in FAILURES {
         let (first, second) = (
-            Server::start(Answers::Code(code)).await,
+            Server::start(Answers::Internal(failure)).await,
             Server::start(Answers::With(2)).await,
         );
         let names = names(&[&first, &second]);
-        let (found, took) = first_of(&names, "a.example.").await;
-        assert_eq!(found, v4(2), "{code}");
-        assert!(took < Duration::from_secs(1), "{took:?}");
-        let asked = first.questions();
-        assert_eq!(first_of(&names, "b.example.").await.0, v4(2));
-        assert_eq!(first.questions() == asked, is_remembered, "{code}");
+        for name in ["a.example.", "b.example."] {
+            let (found, took) = first_of(&names, name).await;
+            assert_eq!(found, v4(2), "{failure:?}");
+            assert!(took < Duration::from_secs(1), "{took:?}");
+            // The next server does not know those inside.
+            let (found, _) = first_of(&names, &format!("{name}internal.")).await;
+            assert_eq!(found, v4(1), "{failure:?}");
+        }
     }
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_about_one_name_is_asked_first_for_others() {
+    let (first, second) = (
+        Server::start(Answers::Internal(&Answers::Never)).await,
+        Server::start(Answers::With(2)).await,
+    );
+    let names = names(&[&first, &second]);
+    // An answer comes while the silence lasts.
+    let (slow, other) = tokio::join!(
+        first_of(&names, "slow.example."),
+        first_of(&names, "a.internal.")
+    );
+    assert_eq!((slow.0, other.0), (v4(2), v4(1)));
+    assert_eq!(first_of(&names, "b.internal.").await.0, v4(1));
 }
 
 #[tokio::test]
@@ -157,4 +214,69 @@ async fn a_server_that_ignores_questions_for_ipv6_costs_50_milliseconds() {
         assert_eq!(found, v4(1));
         assert!(took < Duration::from_millis(500), "{took:?}");
     }
+}
+
+#[tokio::test]
+async fn both_families_of_a_name_are_of_one_suffix() {
+    const ZONE: Answers = Answers::Zone(&[
+        ("printer.one.example.", Some(1), None),
+        ("printer.two.example.", Some(2), Some(2)),
+        ("www.site.", Some(3), None),
+        ("www.site.one.example.", Some(4), Some(4)),
+        ("late.two.example.", Some(5), Some(5)),
+        ("bare.", Some(6), None),
+        ("six.one.example.", None, Some(7)),
+    ]);
+    let server = Server::start(ZONE).await;
+    let names = NameServers {
+        servers: vec![server.at],
+        search: ["one.example", "two.example"].map(str::to_owned).into(),
+        ..NameServers::default()
+    };
+    let names = Names::new(&names, TokioRuntimeProvider::default()).unwrap();
+    for (name, expected) in [
+        ("printer", "192.0.2.1"),
+        ("www.site", "192.0.2.3"),
+        ("late", "192.0.2.5 ::5"),
+        ("bare", "192.0.2.6"),
+        ("printer.one.example.", "192.0.2.1"),
+        ("six", "::7"),
+        ("printer.", ""),
+        ("unknown", ""),
+    ] {
+        let found = names.resolve(name, 80).await.unwrap();
+        let found: Vec<_> = found.iter().map(|it| it.ip().to_string()).collect();
+        assert_eq!(found.join(" "), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_questions_for_ipv6_does_not_hide_the_next_suffix() {
+    const ZONE: Answers = Answers::Zone(&[("printer.two.example.", Some(2), None)]);
+    let server = Server::start(Answers::Silent6(&ZONE)).await;
+    let names = NameServers {
+        servers: vec![server.at],
+        search: ["one.example", "two.example"].map(str::to_owned).into(),
+        ..NameServers::default()
+    };
+    let names = Names::new(&names, TokioRuntimeProvider::default()).unwrap();
+    let (found, took) = first_of(&names, "printer").await;
+    assert_eq!(found, v4(2));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test]
+async fn the_servers_of_this_host_are_asked_without_extensions() {
+    let server = Server::start(Answers::Plain(1)).await;
+    let mut config = NameServerConfig::udp_and_tcp(server.at.ip());
+    let connections = config.connections.iter_mut();
+    connections.for_each(|it| it.port = server.at.port());
+    let config = ResolverConfig::from_parts(None, Vec::new(), vec![config]);
+    let mut options = ResolverOpts::default();
+    // resolv.conf has it where systemd-resolved wrote it.
+    options.edns0 = true;
+    let servers = system::servers(&config, options, &Arc::default()).unwrap();
+    let name = Name::from_ascii("a.example.").unwrap();
+    let found = servers.lookup(name, RecordType::A).await.unwrap();
+    assert_eq!(found.answers().len(), 1);
 }
