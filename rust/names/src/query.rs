@@ -51,7 +51,7 @@ pub(super) enum Failure {
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) name: &'a str,
-    /// Domains that complete a name without dots.
+    /// Domains that complete a name.
     pub(super) search: &'a [String],
     pub(super) server: &'a Server,
     pub(super) port: u16,
@@ -67,8 +67,50 @@ impl Question<'_> {
     pub(super) async fn ask(self) -> Result<Vec<IpAddr>, Failure> {
         let resolver = self.resolver()?;
         let end = Instant::now() + self.time;
-        let v6 = pin!(self.addresses(&resolver, RecordType::AAAA, end));
-        let v4 = pin!(self.addresses(&resolver, RecordType::A, end));
+        let mut failure = Failure::NoServer;
+        for name in self.names()? {
+            let other = match self.ask_for(&name, &resolver, end).await {
+                Ok(found) => return Ok(found),
+                Err(other) => other,
+            };
+            // The next name may still be known.
+            let is_about_name = matches!(other, Failure::NotFound | Failure::Refused(_));
+            failure = failure.max(other);
+            if !is_about_name {
+                break;
+            }
+        }
+        Err(failure)
+    }
+
+    /// The whole names that the name may stand for, in the order in which they are looked up, as by resolv.conf(5).
+    fn names(&self) -> Result<Vec<Name>, Failure> {
+        let name = Name::from_utf8(self.name).map_err(|error| failure(&error.into()))?;
+        let mut whole = name.clone();
+        whole.set_fqdn(true);
+        if name.is_fqdn() {
+            return Ok(vec![whole]);
+        }
+        let suffixes = self
+            .search
+            .iter()
+            .filter_map(|it| Name::from_ascii(it).ok());
+        let with = |suffix: Name| name.clone().append_domain(&suffix).ok();
+        let mut names: Vec<_> = suffixes.filter_map(with).collect();
+        let has_dots = name.num_labels() > 1;
+        names.insert(if has_dots { 0 } else { names.len() }, whole);
+        Ok(names)
+    }
+
+    /// Both families of one name are asked for before the next one: they would otherwise be those of different hosts.
+    async fn ask_for(
+        &self,
+        name: &Name,
+        resolver: &Resolver<Sockets>,
+        end: Instant,
+    ) -> Result<Vec<IpAddr>, Failure> {
+        let v6 = pin!(self.addresses(name, resolver, RecordType::AAAA, end));
+        let v4 = pin!(self.addresses(name, resolver, RecordType::A, end));
         let (first, other) = select(v6, v4).await.factor_first();
         match first {
             Err(failure) => other.await.map_err(|other| failure.max(other)),
@@ -83,11 +125,12 @@ impl Question<'_> {
 
     async fn addresses(
         &self,
+        name: &Name,
         resolver: &Resolver<Sockets>,
         family: RecordType,
         end: Instant,
     ) -> Result<Vec<IpAddr>, Failure> {
-        let lookup = timeout_at(end, resolver.lookup(self.name, family)).await;
+        let lookup = timeout_at(end, resolver.lookup(name.clone(), family)).await;
         let lookup = lookup.map_err(|_| Failure::Silence)?;
         let lookup = lookup.map_err(|error| failure(&error))?;
         let records = lookup.answers().iter();
@@ -108,16 +151,12 @@ impl Question<'_> {
     }
 
     fn resolver(&self) -> Result<Resolver<Sockets>, Failure> {
-        let search = self
-            .search
-            .iter()
-            .filter_map(|it| Name::from_ascii(it).ok());
         let mut server = NameServerConfig::udp_and_tcp(self.server.address);
         server
             .connections
             .iter_mut()
             .for_each(|it| it.port = self.port);
-        let config = ResolverConfig::from_parts(None, search.collect(), vec![server]);
+        let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
         let sockets = Sockets {
             handle: TokioHandle::default(),
             mark: self.mark,
