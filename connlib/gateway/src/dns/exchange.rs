@@ -15,7 +15,8 @@ use tokio::{
 use super::message::{Over, Question, Response};
 use convoy_network::any_of;
 
-/// After this time without an answer the query is sent again, as it may be lost.
+/// After this time without an answer the query is sent again, as it may be lost; without EDNS, as some routers drop it,
+/// unless the client asks for signatures.
 const RESEND: Duration = Duration::from_secs(1);
 /// The longest datagram that is read; servers are asked for at most 1,232 bytes.
 const LONGEST: usize = 4_096;
@@ -26,12 +27,19 @@ pub(super) async fn exchange(
     question: &Question,
 ) -> Result<Response, NetError> {
     let mut response = ask(server, question, question.has_edns()).await?;
-    let lacks_edns = response.code() == ResponseCode::FormErr && !response.has_edns();
-    if question.has_edns() && lacks_edns {
-        // RFC 6891, section 7.
+    // RFC 6891, section 7; servers older than that have other words for it.
+    let is_puzzled = matches!(
+        response.code(),
+        ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::ServFail
+    );
+    if question.has_edns() && is_puzzled && !response.has_edns() {
         response = ask(server, question, false).await?;
     }
     match response.code() {
+        // It looks no names up.
+        ResponseCode::NoError if response.is_referral() => {
+            Err(DnsError::ResponseCode(ResponseCode::Refused).into())
+        }
         ResponseCode::NoError | ResponseCode::NXDomain | ResponseCode::YXDomain => Ok(response),
         code => Err(DnsError::ResponseCode(code).into()),
     }
@@ -43,7 +51,7 @@ async fn ask(
     question: &Question,
     with_edns: bool,
 ) -> Result<Response, NetError> {
-    let query = Query {
+    let mut query = Query {
         question,
         with_edns,
         id: rand::random(),
@@ -63,15 +71,15 @@ struct Query<'a> {
 
 impl Query<'_> {
     /// Each query has a port of its own, which nobody else can guess.
-    async fn ask_by_udp(&self, server: SocketAddr) -> Result<Response, NetError> {
+    async fn ask_by_udp(&mut self, server: SocketAddr) -> Result<Response, NetError> {
         let socket = UdpSocket::bind(any_of(&server)).await?;
         socket.connect(server).await?;
-        let query = self.bytes()?;
         loop {
-            socket.send(&query).await?;
+            socket.send(&self.bytes()?).await?;
             if let Ok(received) = timeout(RESEND, self.receive(&socket)).await {
                 return received;
             }
+            self.with_edns &= self.question.wants_signatures();
         }
     }
 

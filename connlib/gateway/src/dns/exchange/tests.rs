@@ -19,14 +19,18 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const RECORD: &[u8] = b"\xc0\x0c\xff\0\0\x01\0\0\x02\x58\0\x03\x07\xc0\xff";
 
 /// A behavior of a test's server, over UDP; over TCP, it knows a thousand records.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answers {
     /// With a record, and the word that it is authentic.
     Signed,
     Truncated,
-    /// Unless the query has no EDNS.
-    FormErr,
+    /// With this code, unless the query has no EDNS.
+    Puzzled(u8),
+    /// Unless the query has EDNS.
+    Plain,
     Refused,
+    /// To the servers of a zone.
+    Referral,
     Never,
     /// The first query is lost.
     Second,
@@ -83,7 +87,16 @@ fn replies(query: &[u8], answers: Answers, count: usize) -> Vec<Vec<u8>> {
         Answers::Refused => vec![reply(query, [0x81, 0x85], 0)],
         Answers::Truncated => vec![reply(query, [0x83, 0x80], 0)],
         // Without the question, as old servers do.
-        Answers::FormErr if has_edns => vec![[&query[..2], &[0x81, 0x81], &[0; 8]].concat()],
+        Answers::Puzzled(code) if has_edns => {
+            vec![[&query[..2], &[0x81, 0x80 | code], &[0; 8]].concat()]
+        }
+        Answers::Plain if has_edns => vec![],
+        Answers::Referral => {
+            let mut referral = reply(query, [0x81, 0], 1);
+            // Its record is one about authority.
+            referral.swap(7, 9);
+            vec![referral]
+        }
         Answers::Forged => {
             let mut forged = signed.clone();
             forged[0] ^= 1;
@@ -120,12 +133,21 @@ fn dns(servers: &[&Server]) -> Dns {
 }
 
 async fn ask(dns: &Dns, name: &str, over: Over) -> Message {
+    ask_for(dns, &query(name, true), over).await
+}
+
+/// A query with EDNS, for signatures as well or not.
+fn query(name: &str, dnssec_ok: bool) -> Message {
     let mut query = Message::query();
     let name = Name::from_ascii(name).unwrap();
     query.add_query(Asked::query(name, RecordType::Unknown(65_280)));
     let mut edns = Edns::new();
-    edns.set_dnssec_ok(true);
+    edns.set_dnssec_ok(dnssec_ok);
     query.set_edns(edns);
+    query
+}
+
+async fn ask_for(dns: &Dns, query: &Message, over: Over) -> Message {
     let query = query.to_vec().unwrap();
     let answer = timeout(DEADLINE, dns.answer(&query, 1, over)).await;
     Message::from_vec(&answer.unwrap().unwrap()).unwrap()
@@ -137,7 +159,9 @@ async fn an_answer_comes_whole_in_spite_of_loss_forgery_and_servers_without_edns
         Answers::Signed,
         Answers::Second,
         Answers::Forged,
-        Answers::FormErr,
+        Answers::Puzzled(1),
+        Answers::Puzzled(2),
+        Answers::Puzzled(4),
     ] {
         let server = Server::start(answers).await;
         let dns = dns(&[&server]);
@@ -165,7 +189,11 @@ async fn a_truncated_answer_is_fetched_by_tcp_if_the_client_uses_it() {
 
 #[tokio::test]
 async fn signed_answers_come_from_the_next_server_if_the_first_one_does_not_help() {
-    for answers in [Answers::Refused, Answers::Never] {
+    for (answers, is_remembered) in [
+        (Answers::Refused, false),
+        (Answers::Referral, false),
+        (Answers::Never, true),
+    ] {
         let servers = [
             Server::start(answers).await,
             Server::start(Answers::Signed).await,
@@ -173,10 +201,21 @@ async fn signed_answers_come_from_the_next_server_if_the_first_one_does_not_help
         let dns = dns(&servers.each_ref());
         assert_eq!(ask(&dns, "a.example.", Over::Udp).await.answers.len(), 1);
         let asked = servers[0].questions.load(Ordering::Relaxed);
-        // That is remembered.
         assert_eq!(ask(&dns, "b.example.", Over::Udp).await.answers.len(), 1);
-        assert_eq!(servers[0].questions.load(Ordering::Relaxed), asked);
+        let is_same = servers[0].questions.load(Ordering::Relaxed) == asked;
+        assert_eq!(is_same, is_remembered, "{answers:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_drops_queries_with_edns_is_asked_without() {
+    let server = Server::start(Answers::Plain).await;
+    let dns = dns(&[&server]);
+    let mut query = query("a.example.", false);
+    query.metadata.authentic_data = true;
+    let answer = ask_for(&dns, &query, Over::Udp).await;
+    assert_eq!(answer.answers.len(), 1);
+    assert!(answer.metadata.authentic_data && answer.edns.is_some());
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ const OPT: u16 = 41;
 const OF_DNSSEC: [u16; 8] = [43, 46, 47, 48, 50, 51, 59, 60];
 /// In the third byte of a header: it is an answer.
 const ANSWER: u8 = 0x80;
+const AUTHORITATIVE: u8 = 4;
 const TRUNCATED: u8 = 2;
 const RECURSION_DESIRED: u8 = 1;
 /// In the fourth.
@@ -45,6 +46,10 @@ impl Question {
 
     pub(in super::super) fn has_edns(&self) -> bool {
         self.edns.is_some()
+    }
+
+    pub(in super::super) fn wants_signatures(&self) -> bool {
+        self.dnssec.ok
     }
 
     /// The query to a server. Its options are not the client's: they are between two hosts (RFC 6891, section 6.2.6),
@@ -206,6 +211,15 @@ impl Response {
 
     pub(in super::super) fn has_edns(&self) -> bool {
         self.edns.is_some()
+    }
+
+    /// Whether it only names the servers of a zone, and none of the records that it could have looked up.
+    pub(in super::super) fn is_referral(&self) -> bool {
+        let [_, _, first, second, _, _, a, b, c, d, ..] = self.bytes[..] else {
+            return false;
+        };
+        let may_know = first & AUTHORITATIVE != 0 || second & RECURSION_AVAILABLE != 0;
+        !may_know && (a, b) == (0, 0) && (c, d) != (0, 0)
     }
 
     pub(in super::super) fn code(&self) -> ResponseCode {
