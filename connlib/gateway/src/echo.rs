@@ -24,21 +24,20 @@ use super::{
     shared::{Shared, refused},
 };
 use convoy_network::{
+    Datagrams,
     counters::Refusal,
     dial::reason,
-    errors::{Report, ask_for, ready, take},
+    errors::Report,
     expiry::{Expiry, RETRY},
     hops,
     occupants::Occupant,
+    with_batch,
 };
 use convoy_packet::{
     counters::Dropped,
     icmp::{Unreachable, echo_ident, is_intact, make_echo_reply},
-    packet::{ICMPV4, ICMPV6, Packet, ip_header_len},
+    packet::{ICMPV4, ICMPV6, Packet, ip_header_len, set_class},
 };
-
-/// Replies before others have their turn.
-const BATCH: usize = 64;
 
 /// A flow's place among all; dropping it makes it free.
 struct Place {
@@ -101,7 +100,8 @@ impl Place {
             Ok(outside) => {
                 let shared = Arc::clone(&self.shared);
                 let _open = shared.icmp.open();
-                ask_for(&outside);
+                outside.ask_for_errors();
+                outside.ask_for_classes();
                 self.exchange(&outside, requests).await;
                 if self.expiry.is_replaced() {
                     refused(&shared.icmp, self.ends, Refusal::Replaced);
@@ -120,7 +120,7 @@ impl Place {
         }
     }
 
-    async fn open(&self) -> Result<UdpSocket, Refusal> {
+    async fn open(&self) -> Result<Datagrams, Refusal> {
         self.shared.admission.settle(self.ends).await?;
         let opened = ping_socket(self.ends.target).await;
         opened.map_err(|error| match error.kind() {
@@ -130,7 +130,7 @@ impl Place {
         })
     }
 
-    async fn exchange(&mut self, outside: &UdpSocket, mut requests: mpsc::Receiver<Message>) {
+    async fn exchange(&mut self, outside: &Datagrams, mut requests: mpsc::Receiver<Message>) {
         let expiry = Arc::clone(&self.expiry);
         let mut expired = pin!(expiry.reached());
         loop {
@@ -141,7 +141,7 @@ impl Place {
                     self.note(&request);
                     self.send(outside, &request);
                 }
-                reports = ready(outside) => {
+                reports = outside.ready() => {
                     self.pass_on(&reports);
                     self.answer_all(outside);
                 }
@@ -151,14 +151,18 @@ impl Place {
         }
     }
 
-    fn answer_all(&self, outside: &UdpSocket) {
-        for _ in 0..BATCH {
-            match self.answer(outside) {
-                Ok(()) => self.expiry.answer(),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => self.pass_on_all(outside, error),
+    fn answer_all(&self, outside: &Datagrams) {
+        with_batch(|batch| match outside.try_receive(batch) {
+            Ok(()) => {
+                self.expiry.answer();
+                for train in batch.trains() {
+                    let class = train.class();
+                    train.datagrams().for_each(|it| self.answer(it, class));
+                }
             }
-        }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => self.pass_on(&outside.reports(error)),
+        });
     }
 
     fn note(&mut self, request: &Message) {
@@ -167,45 +171,38 @@ impl Place {
         }
     }
 
-    fn send(&mut self, outside: &UdpSocket, request: &Message) {
+    fn send(&mut self, outside: &Datagrams, request: &Message) {
         let wanted = hops::of_probe(request.hops);
         if wanted != self.hops {
-            hops::set(outside, wanted);
+            outside.set_hops(wanted);
             self.hops = wanted;
         }
         let icmp = &self.shared.icmp;
-        match outside.try_send(&request.bytes) {
+        match outside.try_send_of_class(&request.bytes, request.bytes.class()) {
             Ok(sent) => icmp.moved.count_outbound(sent),
             Err(error) => {
                 icmp.drop_datagrams(1);
-                self.pass_on_all(outside, error);
+                self.pass_on(&outside.reports(error));
             }
         }
     }
 
-    fn answer(&self, outside: &UdpSocket) -> io::Result<()> {
+    fn answer(&self, reply: &[u8], class: u8) {
         let Ends { peer, target } = self.ends;
         let Shared { icmp, answers, .. } = &*self.shared;
         let at = ip_header_len(target.ip());
         with_scratch(|scratch| {
-            let length = outside.try_recv(&mut scratch[at..])?;
-            let packet = &mut scratch[..at + length];
+            let Some(packet) = scratch.get_mut(..at + reply.len()) else {
+                return;
+            };
+            packet[at..].copy_from_slice(reply);
             // Otherwise the kernel would not have taken it for a reply.
             if make_echo_reply(packet, (target.ip(), peer.ip()), peer.port()).is_some() {
-                icmp.moved.count_inbound(length);
+                set_class(packet, class);
+                icmp.moved.count_inbound(reply.len());
                 answers.send(packet);
             }
-            Ok(())
-        })
-    }
-
-    /// Tells the peer what is known of an error that a call has returned.
-    fn pass_on_all(&self, outside: &UdpSocket, error: io::Error) {
-        let mut reports = take(outside);
-        if reports.is_empty() {
-            reports.push(error.into());
-        }
-        self.pass_on(&reports);
+        });
     }
 
     /// Tells the peer what the network outside says about requests.
@@ -238,15 +235,14 @@ impl Drop for Place {
 }
 
 /// A socket of this host for echo requests to a target and its replies.
-async fn ping_socket(target: SocketAddr) -> io::Result<UdpSocket> {
+async fn ping_socket(target: SocketAddr) -> io::Result<Datagrams> {
     let (family, protocol) = match target {
         SocketAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
         SocketAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let opened: OwnedFd = socket(family, SockType::Datagram, flags, protocol)?;
-    let socket = UdpSocket::from_std(opened.into())?;
+    let socket = Datagrams::Kernel(UdpSocket::from_std(opened.into())?);
     socket.connect(target).await?;
-    socket.writable().await?;
     Ok(socket)
 }

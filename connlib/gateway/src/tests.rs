@@ -1,6 +1,7 @@
 //! A gateway with a socket in place of its TUN, and a scripted network outside.
 
 mod connections;
+mod echoes;
 mod floods;
 mod stack;
 

@@ -153,6 +153,13 @@ impl Datagrams {
         }
     }
 
+    /// Makes [`Self::try_receive`] tell the traffic class of datagrams, as [`Self::prepare_for_batches`] also does.
+    pub fn ask_for_classes(&self) {
+        if let Self::Kernel(socket) = self {
+            messages::ask_for_classes(socket);
+        }
+    }
+
     /// Lets sockets of the same user have the same port ([`Network::datagrams_beside`](super::Network)).
     pub fn share_port(&self) {
         if let Self::Kernel(socket) = self {

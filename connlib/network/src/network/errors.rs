@@ -56,7 +56,7 @@ impl From<io::Error> for Report {
 }
 
 /// Makes the kernel report transient errors, too, and keep their details.
-pub fn ask_for(socket: &UdpSocket) {
+pub(super) fn ask_for(socket: &UdpSocket) {
     let is_ipv6 = socket.local_addr().is_ok_and(|it| it.is_ipv6());
     // Otherwise it reports fewer.
     let _ = match is_ipv6 {
@@ -66,7 +66,7 @@ pub fn ask_for(socket: &UdpSocket) {
 }
 
 /// Waits until there is a datagram or an error; returns the latter. May be cancelled.
-pub async fn ready(socket: &UdpSocket) -> Vec<Report> {
+pub(super) async fn ready(socket: &UdpSocket) -> Vec<Report> {
     let ready = socket.ready(Interest::READABLE | Interest::ERROR).await;
     if !ready.is_ok_and(|it| it.is_error()) {
         return Vec::new();
@@ -83,7 +83,7 @@ pub async fn ready(socket: &UdpSocket) -> Vec<Report> {
 }
 
 /// Takes what the kernel keeps of errors, all of which takes room from datagrams.
-pub fn take(socket: &UdpSocket) -> Vec<Report> {
+pub(super) fn take(socket: &UdpSocket) -> Vec<Report> {
     let mut reports = Vec::new();
     while let Some(report) = next(socket) {
         if reports.len() < MOST {

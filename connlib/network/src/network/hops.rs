@@ -15,7 +15,7 @@ pub fn of_probe(hops: u8) -> Option<u8> {
 }
 
 /// Sets the number for what is sent from now on; without one, the kernel's.
-pub fn set(socket: &UdpSocket, hops: Option<u8>) {
+pub(super) fn set(socket: &UdpSocket, hops: Option<u8>) {
     let is_ipv6 = socket.local_addr().is_ok_and(|it| it.is_ipv6());
     let value = hops.map_or(-1, i32::from);
     // Without it, a probe arrives.

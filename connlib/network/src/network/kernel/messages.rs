@@ -37,6 +37,11 @@ pub(crate) fn prepare(socket: impl AsFd) {
     let _ = setsockopt(&socket, UdpGroSegment, &true);
     // A small buffer is no reason to forward nothing.
     let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
+    ask_for_classes(socket);
+}
+
+/// Makes the kernel report each message's traffic class.
+pub(crate) fn ask_for_classes(socket: impl AsFd) {
     // A socket has one of them. Without it, marks of congestion are lost.
     let _ = setsockopt(&socket, IpRecvTos, &true);
     let _ = setsockopt(&socket, Ipv6RecvTClass, &true);
