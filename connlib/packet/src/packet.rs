@@ -128,11 +128,14 @@ impl<'a> Packet<'a> {
                 FRAGMENT if fragment.is_none() => {
                     let head = header(FRAGMENT_HEADER)?;
                     let offset = u16::from_be_bytes([head[2], head[3]]);
-                    fragment = Some(Fragment {
+                    let found = Fragment {
                         ident: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
                         offset: (offset & !7).into(),
                         is_last: offset & 1 == 0,
-                    });
+                    };
+                    // The whole of a packet may be in one "fragment" (RFC 6946).
+                    let is_whole = found.offset == 0 && found.is_last;
+                    fragment = Some(found).filter(|_| !is_whole);
                     (protocol, at) = (head[0], at + FRAGMENT_HEADER);
                 }
                 _ => break,
@@ -141,8 +144,6 @@ impl<'a> Packet<'a> {
         if at > bytes.len() {
             return Err(Dropped::Malformed);
         }
-        // The whole of a packet in one "fragment" (RFC 6946).
-        let is_whole = |it: &Fragment| it.offset == 0 && it.is_last;
         Ok(Self {
             vnet,
             bytes,
@@ -150,7 +151,7 @@ impl<'a> Packet<'a> {
             destination: address_at(fixed, 24),
             protocol,
             payload_at: at,
-            fragment: fragment.filter(|it| !is_whole(it)),
+            fragment,
         })
     }
 

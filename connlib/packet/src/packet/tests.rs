@@ -92,3 +92,23 @@ proptest! {
         }
     }
 }
+
+/// Behind the fragment header of a packet that was not cut (RFC 6946), other extension headers may follow.
+#[test]
+fn a_whole_packet_behind_a_fragment_header_is_read_to_its_payload() {
+    let mut bytes = [0; IPV6_HEADER + FRAGMENT_HEADER + 8 + 8];
+    bytes[0] = 0x60;
+    bytes[5] = (bytes.len() - IPV6_HEADER) as u8;
+    bytes[6] = FRAGMENT;
+    let [head, options] = [IPV6_HEADER, IPV6_HEADER + FRAGMENT_HEADER];
+    bytes[head] = DESTINATION_OPTIONS;
+    bytes[options] = UDP;
+    let it = parse(&bytes).unwrap();
+    let found = (it.protocol, it.payload_at, it.fragment);
+    assert_eq!(found, (UDP, options + 8, None));
+    // The first fragment of several: what follows is part of what was cut.
+    bytes[head + 3] = 1;
+    let it = parse(&bytes).unwrap();
+    assert_eq!((it.protocol, it.payload_at), (DESTINATION_OPTIONS, options));
+    assert!(it.fragment.is_some());
+}
