@@ -33,7 +33,7 @@ pub struct Inlet {
 impl Inlet {
     /// Takes the inlet, of which a stack has only one.
     pub(super) fn open(shared: &Arc<Shared>) -> Option<Self> {
-        let arrivals = Arc::new(Arrivals::new());
+        let arrivals = Arc::new(Arrivals::new(Arc::clone(&shared.settings.peers)));
         shared.arrivals.set(Arc::clone(&arrivals)).ok()?;
         Some(Self {
             shared: Arc::clone(shared),
@@ -56,9 +56,8 @@ impl Inlet {
 
     /// Waits until there is a packet; fails once nothing follows.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut queue = self.arrivals.queue();
-        let ready = queue.poll_ready(context);
-        ready.map(|()| match queue.is_closed() {
+        let ready = self.arrivals.poll_ready(context);
+        ready.map(|is_closed| match is_closed {
             true => Err(ErrorKind::NetworkDown.into()),
             false => Ok(()),
         })
@@ -66,7 +65,7 @@ impl Inlet {
 
     /// The next packet; `WouldBlock` if there is none.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<(VnetHeader, usize)> {
-        let (length, vnet) = self.arrivals.queue().pop(buffer)?;
+        let (length, vnet) = self.arrivals.pop(buffer)?;
         Ok((vnet, length))
     }
 

@@ -13,8 +13,8 @@ use std::{
 use convoy_packet::counters::Dropped;
 
 /// Bytes, and messages, that wait.
-const MOST_BYTES: usize = 256 << 10;
-const MOST_MESSAGES: usize = 1024;
+pub(super) const MOST_BYTES: usize = 256 << 10;
+pub(super) const MOST_MESSAGES: usize = 1024;
 /// Memory that a message takes beside its bytes.
 const OVERHEAD: usize = 64;
 /// Bytes of all queues of a pool beyond those that each may always hold, and memory that empty ones keep.
@@ -109,6 +109,11 @@ impl<T> Queue<T> {
             self.shrink();
         }
         Ok((taken, about))
+    }
+
+    /// Messages that wait, and their bytes.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.messages.len(), self.bytes.len())
     }
 
     /// Bytes beyond the reserve that the queue would hold with `more` bytes added.
