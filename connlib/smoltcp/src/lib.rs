@@ -31,9 +31,9 @@
 //! - **Listeners give each connection a socket of its own at its SYN**; of too many that are not established,
 //!   the oldest of the peer that has most ends. How many of those a gateway admits is up to that.
 //!
-//! Features of the kernel's TCP that this one lacks: ECN, pacing, timestamps, growth of buffers, so that a connection
-//! carries at most half a MiB a round trip, and undoing of what was wrongly taken for a loss. Up to 32 gaps in what was
-//! received are remembered. UDP, ICMP, fragments and TIME-WAIT are not smoltcp's but ours.
+//! Features of the kernel's TCP that this one lacks: ECN, pacing, timestamps, and growth of buffers, so that a
+//! connection carries at most half a MiB a round trip. Up to 32 gaps in what was received are remembered. UDP, ICMP,
+//! fragments and TIME-WAIT are not smoltcp's but ours.
 //!
 //! Programs and the gateway call it. It never starts a process, opens a socket of the kernel other than the device's, or
 //! reads a file.

@@ -7,7 +7,9 @@
 //!
 //! Loss is found by bytes that were acknowledged selectively (RFC 6675), not by counting acknowledgements, as the other
 //! end may receive many segments as one; by the time at which segments were sent (RFC 8985); by probing the tail after
-//! two round trips; and by a timeout. Numbers are those of TCP, times are microseconds.
+//! two round trips; and by a timeout. If an acknowledgement comes too early to be the answer to what went again, nothing
+//! was lost (RFC 3522): the window is as before, and more segments may overtake one from then on. Numbers are those of
+//! TCP, times are microseconds.
 
 mod cubic;
 mod round_trip;
@@ -19,6 +21,8 @@ use scoreboard::{Arrived, MOST_CUT, MOST_PIECES, Piece, Scoreboard, State, is_be
 
 /// Segments that overtake a lost one, and acknowledgements that tell so without SACK.
 const THRESHOLD: u32 = 3;
+/// The most that it takes on a path that was seen to reorder them.
+const MOST_THRESHOLD: u32 = 48;
 /// Bytes sent within this time are one piece.
 const SAME_TIME: i64 = 100;
 
@@ -33,6 +37,10 @@ pub(super) struct Sending {
     newest: i64,
     /// Until this number is acknowledged, losses are part of the same event.
     recovery: Option<u32>,
+    /// The congestion window before that event, in case nothing was lost; boxed, as few connections have one.
+    before: Option<Box<Cubic>>,
+    /// Segments that overtake a lost one: more once one was overtaken that was not lost.
+    threshold: u32,
     /// Whether that event was a timeout, after which the window grows at once.
     is_collapsed: bool,
     /// Bytes that may be sent again whatever is in flight.
@@ -70,6 +78,8 @@ impl Sending {
             times,
             newest: i64::MIN,
             recovery: None,
+            before: None,
+            threshold: THRESHOLD,
             is_collapsed: false,
             grant: 0,
             is_probed: false,
@@ -130,6 +140,9 @@ impl Sending {
         }
         self.board.tidy();
         self.learn(now, &arrived);
+        if self.was_mistaken(now, &arrived) {
+            self.undo(now);
+        }
         if has_advanced || arrived.bytes > 0 {
             self.progress = now;
             self.is_probed = false;
@@ -144,9 +157,11 @@ impl Sending {
             .is_some_and(|point| !is_before(it.number, point))
         {
             (self.recovery, self.is_collapsed) = (None, false);
+            self.before = None;
         }
         let has_lost = self.find_lost(has_advanced);
         if has_lost && self.recovery.is_none() {
+            self.before = Some(Box::new(self.control.clone()));
             self.control.cut();
             self.recovery = Some(self.board.next);
             self.grant = self.mss;
@@ -183,6 +198,8 @@ impl Sending {
             return true;
         }
         if self.times.timeouts() == 0 {
+            self.before
+                .get_or_insert_with(|| Box::new(self.control.clone()));
             self.control.collapse();
         }
         self.times.back_off();
@@ -308,13 +325,36 @@ impl Sending {
         }
     }
 
+    /// Whether something has arrived that was sent again too late to be the cause (RFC 3522).
+    fn was_mistaken(&self, now: i64, arrived: &Arrived) -> bool {
+        let is_too_early = |sent: i64| now - sent < self.times.least() / 2;
+        self.before.is_some() && arrived.resent.is_some_and(is_too_early)
+    }
+
+    /// Takes the last event back: nothing was lost, but overtaken or late.
+    fn undo(&mut self, now: i64) {
+        if let Some(before) = self.before.take() {
+            self.control = *before;
+            self.control.set_mss(self.mss);
+        }
+        (self.recovery, self.is_collapsed, self.grant) = (None, false, 0);
+        self.threshold = (2 * self.threshold).min(MOST_THRESHOLD);
+        for piece in &mut self.board.pieces {
+            if piece.state == State::Lost {
+                (piece.state, piece.sent) = (State::InFlight, now);
+            }
+        }
+        self.board.tidy();
+    }
+
     /// Marks what is lost; whether something is now that was not.
     fn find_lost(&mut self, has_advanced: bool) -> bool {
         let mut has_lost = false;
-        let (overtaken, late) = (
-            THRESHOLD * self.mss,
-            self.newest.saturating_sub(self.times.reordering()),
-        );
+        // Of few segments, few can tell.
+        let half = self.board.in_flight() / self.mss / 2;
+        let threshold = self.threshold.min(half).max(THRESHOLD);
+        let patience = self.times.reordering(self.threshold / THRESHOLD);
+        let (overtaken, late) = (threshold * self.mss, self.newest.saturating_sub(patience));
         let mut above = 0;
         for index in (0..self.board.pieces.len()).rev() {
             let from = match index {
@@ -336,7 +376,7 @@ impl Sending {
             }
         }
         let is_next_hole = has_advanced && self.recovery.is_some();
-        if !self.has_sack && (is_next_hole || self.duplicates == THRESHOLD) {
+        if !self.has_sack && (is_next_hole || self.duplicates == threshold) {
             has_lost |= self.board.lose_first(self.mss);
         }
         self.board.tidy();

@@ -11,7 +11,7 @@ const FIRST_BYTES: u32 = 14_600;
 const MOST: f64 = (1_u32 << 30) as f64;
 
 /// CUBIC, fed with the bytes that were acknowledged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cubic {
     mss: f64,
     window: f64,
