@@ -1,11 +1,13 @@
 //! The stack's thread: takes packets from the device, and gives connections their turns.
 
+mod answers;
 mod inbound;
 
 use std::{io::ErrorKind, sync::Arc, time::Instant};
 
 use rustix::event::Timespec;
 
+use self::answers::Answers;
 use super::{device::LONGEST_MESSAGE, flow::Flow, fragments::Fragments, shared::Shared};
 
 /// Messages received before connections have their turns.
@@ -18,8 +20,7 @@ pub(super) struct Engine {
     fragments: Fragments,
     /// Connections that have received something in this batch.
     touched: Vec<Arc<Flow>>,
-    second: Instant,
-    errors: u32,
+    answers: Answers,
 }
 
 impl Engine {
@@ -30,8 +31,7 @@ impl Engine {
             buffer: vec![0; LONGEST_MESSAGE + 1].into(),
             fragments: Fragments::default(),
             touched: Vec::with_capacity(BATCH),
-            second: Instant::now(),
-            errors: 0,
+            answers: Answers::new(Instant::now()),
         }
     }
 

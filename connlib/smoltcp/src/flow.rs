@@ -87,6 +87,8 @@ pub(super) struct Inner {
     acknowledged: u32,
     /// The last acknowledgement number and window announced to the other end.
     told: (u32, u16),
+    /// When a segment was last received.
+    heard: Instant,
     pub(super) sender: Sender,
 }
 
@@ -148,6 +150,7 @@ impl Flow {
             highest: 0,
             acknowledged: 0,
             told: (0, 0),
+            heard: link.now(),
             sender: Sender::new(link.now().total_micros()),
         };
         Ok(Self {
@@ -242,14 +245,24 @@ impl Inner {
         };
         self.socket().set_ack_delay(Some(delay));
         let now = link.now();
+        self.heard = now;
         let is_acceptable = is_beginning || self.is_acceptable(segment);
+        let is_behind_end = is_acceptable && self.is_behind_end(segment);
         let queued = self.socket().recv_queue();
         let renewed = self.is_overtaken(segment).then(|| self.renew(packet));
         with_outgoing(link, None, |out| {
-            self.take(now, renewed.as_deref().unwrap_or(packet.bytes), out);
-            self.note_received(packet, segment, before, queued);
+            if !is_behind_end {
+                self.take(now, renewed.as_deref().unwrap_or(packet.bytes), out);
+                self.note_received(packet, segment, before, queued);
+            }
             if is_acceptable {
                 self.heed(now, packet, segment);
+            }
+            if is_behind_end {
+                self.hand(now, ACK, self.window(), out);
+            } else {
+                self.note_end(segment, is_acceptable && !is_beginning);
+                self.take_end(now, out);
             }
             self.limit(now, out);
             out.flush();
@@ -270,7 +283,7 @@ impl Inner {
             (State::SynSent | State::SynReceived, State::Established | State::CloseWait) => {
                 self.socket().set_timeout(Some(SILENCE_LIMIT));
             }
-            (_, State::TimeWait) => self.end = Some(segment.end()),
+            (_, State::TimeWait) => self.end = Some(self.sender.expected()),
             _ => {}
         }
         Ok(())
@@ -309,6 +322,9 @@ impl Inner {
             self.shut();
         }
         let (now, before) = (link.now(), self.state());
+        if self.is_silent(now) {
+            self.socket().abort();
+        }
         if self.expire(link, now) {
             with_outgoing(link, None, |out| self.prepare(now, out));
         }
@@ -373,6 +389,11 @@ impl Inner {
         if let Some(sending) = self.sender.sending.as_mut().filter(|_| is_open) {
             sending.sent(now.total_micros(), highest);
         }
+    }
+
+    /// Whether the other end has been silent for too long. smoltcp does not know, as it hears what is made here.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.sender.sending.is_some() && now - self.heard >= SILENCE_LIMIT
     }
 
     /// Whether data may be sent.

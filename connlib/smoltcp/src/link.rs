@@ -18,6 +18,9 @@ pub(super) struct Link {
     pub(super) counters: Counters,
     pub(super) path_mtus: PathMtus,
     begun: std::time::Instant,
+    /// Time that a test has skipped, in microseconds.
+    #[cfg(test)]
+    skipped: std::sync::atomic::AtomicI64,
 }
 
 impl Link {
@@ -28,11 +31,25 @@ impl Link {
             counters: Counters::default(),
             path_mtus: PathMtus::default(),
             begun: std::time::Instant::now(),
+            #[cfg(test)]
+            skipped: Default::default(),
         })
     }
 
     pub(super) fn now(&self) -> Instant {
-        Instant::from_micros(self.begun.elapsed().as_micros() as i64)
+        let micros = self.begun.elapsed().as_micros() as i64;
+        #[cfg(test)]
+        let micros = micros + self.skipped.load(std::sync::atomic::Ordering::Relaxed);
+        Instant::from_micros(micros)
+    }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(super) fn skip(&self, time: std::time::Duration) {
+        let micros = time.as_micros() as i64;
+        self.skipped
+            .fetch_add(micros, std::sync::atomic::Ordering::Relaxed);
+        self.device.ring();
     }
 
     pub(super) fn mtu(&self) -> usize {

@@ -44,6 +44,8 @@ pub(super) struct Sender {
     told: Option<u16>,
     /// The number of the next byte from the other end.
     expected: u32,
+    /// The number of the end of its stream, if that has come.
+    end: Option<u32>,
     /// When the handshake began.
     begun: i64,
 }
@@ -61,6 +63,11 @@ impl Sender {
     pub(super) fn challenge(&self) -> Option<(u32, u32)> {
         let sending = self.sending.as_ref()?;
         Some((sending.next(), self.expected))
+    }
+
+    /// Returns the number of the next byte from the other end.
+    pub(super) fn expected(&self) -> u32 {
+        self.expected
     }
 }
 
@@ -80,14 +87,63 @@ impl Inner {
         }
     }
 
-    /// Whether a segment acknowledges less than another one that has overtaken it, and carries data.
+    /// Whether a reset lies within the window but has not the number expected, so that it may be a guess: the other end
+    /// must repeat it with that number (RFC 5961 §3).
+    pub(super) fn is_guess(&mut self, reset: &Segment) -> bool {
+        let ahead = reset.sequence.wrapping_sub(self.sender.expected);
+        let socket = self.socket();
+        let room = socket.recv_capacity() - socket.recv_queue();
+        (1..room as u32).contains(&ahead)
+    }
+
+    /// Whether a segment acknowledges less than another one that has overtaken it, and carries data or an end.
     pub(super) fn is_overtaken(&self, segment: &Segment) -> bool {
         let is_old = |sending: &Sending| {
             let behind = segment.acknowledged.wrapping_sub(sending.first()) as i32;
             (-(1 << 30)..0).contains(&behind)
         };
-        let is_data = segment.flags & (SYN | RST) == 0 && segment.payload_len > 0;
+        let is_data = segment.flags & (SYN | RST) == 0 && segment.end() != segment.sequence;
         is_data && segment.has(ACK) && self.sender.sending.as_ref().is_some_and(is_old)
+    }
+
+    /// Whether a segment carries bytes that lie behind the end of the stream: they are no part of it.
+    pub(super) fn is_behind_end(&self, segment: &Segment) -> bool {
+        let end = match self.state() {
+            State::CloseWait | State::Closing | State::LastAck | State::TimeWait => {
+                Some(self.sender.expected)
+            }
+            _ => self.sender.end,
+        };
+        let behind = segment.sequence.wrapping_add(segment.payload_len as u32);
+        let is_behind = |end: u32| (behind.wrapping_sub(end) as i32) > 0;
+        segment.payload_len > 0 && end.is_some_and(is_behind)
+    }
+
+    /// Whether the other end's stream may go on.
+    fn is_receiving(&self) -> bool {
+        use State::{Established, FinWait1, FinWait2};
+        matches!(self.state(), Established | FinWait1 | FinWait2)
+    }
+
+    /// Notes the end of the stream if smoltcp has not taken it with its segment.
+    pub(super) fn note_end(&mut self, segment: &Segment, is_acceptable: bool) {
+        if is_acceptable && segment.has(FIN) && self.is_receiving() {
+            let end = segment.end().wrapping_sub(1);
+            self.sender.end.get_or_insert(end);
+        }
+    }
+
+    /// Hands the end of the stream over once all before it has come.
+    ///
+    /// smoltcp 0.14 takes no end that has overtaken data, and none behind data that it has already.
+    pub(super) fn take_end(&mut self, now: Instant, out: &mut Outgoing<'_>) {
+        if self.sender.end != Some(self.sender.expected) || !self.is_receiving() {
+            return;
+        }
+        self.hand(now, FIN | ACK, self.window(), out);
+        if !self.is_receiving() {
+            self.sender.expected = self.sender.expected.wrapping_add(1);
+        }
     }
 
     /// Notes what smoltcp has taken of a segment: the state, and the bytes to be read, that it had before.
@@ -201,8 +257,19 @@ impl Inner {
         Some(units.min(theirs >> scale) as u16)
     }
 
+    /// The window that smoltcp is to have in any state.
+    pub(super) fn window(&self) -> u16 {
+        let theirs = (self.sender.window >> self.sender.scale) as u16;
+        self.allowed().unwrap_or(theirs)
+    }
+
     /// Gives smoltcp an acknowledgement of what has been acknowledged, with this window.
     fn tell(&mut self, now: Instant, window: u16, out: &mut Outgoing<'_>) {
+        self.hand(now, ACK, window, out);
+    }
+
+    /// Gives smoltcp a segment without payload that acknowledges what has been acknowledged.
+    pub(super) fn hand(&mut self, now: Instant, flags: u8, window: u16, out: &mut Outgoing<'_>) {
         let Some(sending) = &self.sender.sending else {
             return;
         };
@@ -212,7 +279,7 @@ impl Inner {
         };
         let mut packet = [0; 60];
         let (sequence, number) = (self.sender.expected, sending.first());
-        let length = write_segment(&mut packet, ends, ACK, sequence, number);
+        let length = write_segment(&mut packet, ends, flags, sequence, number);
         let at = length - TCP_HEADER + 14;
         packet[at..at + 2].copy_from_slice(&window.to_be_bytes());
         self.sender.told = Some(window);

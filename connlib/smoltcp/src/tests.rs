@@ -1,4 +1,5 @@
 mod closed_window;
+mod closing;
 mod hostile;
 mod inlet;
 mod lossy;
@@ -6,6 +7,7 @@ mod many;
 mod paths;
 mod relayed;
 mod segments;
+mod silence;
 mod tcp;
 mod udp;
 mod wire;

@@ -1,11 +1,6 @@
 //! Packets from the tunnel, each to the connection or socket that it is for.
 
-use std::{
-    io::ErrorKind,
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io::ErrorKind, net::IpAddr, sync::Arc, time::Instant};
 
 use smoltcp::socket::tcp::State;
 
@@ -27,9 +22,6 @@ use convoy_packet::{
     segment::{ACK, FIN, RST, SYN, Segment, Tuple, write_segment},
     vnet::{VNET_LEN, VnetHeader},
 };
-
-/// Resets, and ICMP errors and answers, a second.
-const MOST_ERRORS: u32 = 1000;
 
 impl Engine {
     /// Takes a message of this length.
@@ -114,11 +106,15 @@ impl Engine {
             let mut inner = flow.lock();
             // It may have left the table meanwhile.
             if inner.slot.is_some() {
-                let challenge = inner.sender.challenge().filter(|_| segment.has(SYN));
+                let is_doubtful =
+                    segment.has(SYN) || (segment.has(RST) && inner.is_guess(&segment));
+                let challenge = inner.sender.challenge().filter(|_| is_doubtful);
                 if let Some((sequence, expected)) = challenge {
-                    // RFC 5961 §4: an end that has forgotten the connection resets it now.
+                    // RFC 5961 §3, §4: an end that has forgotten the connection resets it now.
                     drop(inner);
-                    return self.answer(|into| write_segment(into, tuple, ACK, sequence, expected));
+                    return self.answer(packet, |into| {
+                        write_segment(into, tuple, ACK, sequence, expected)
+                    });
                 }
                 inner.receive(&self.shared, packet, &segment)?;
                 self.touch(&flow, &mut inner);
@@ -162,11 +158,13 @@ impl Engine {
         }
         if let Some((sequence, acknowledged)) = waiting {
             if segment.has(FIN) || segment.payload_len > 0 {
-                self.answer(|into| write_segment(into, tuple, ACK, sequence, acknowledged))?;
+                self.answer(packet, |into| {
+                    write_segment(into, tuple, ACK, sequence, acknowledged)
+                })?;
             }
             return Ok(());
         }
-        self.answer(|into| match segment.has(ACK) {
+        self.answer(packet, |into| match segment.has(ACK) {
             true => write_segment(into, tuple, RST, segment.acknowledged, 0),
             false => write_segment(into, tuple, RST | ACK, 0, segment.end()),
         })?;
@@ -218,7 +216,7 @@ impl Engine {
             if let Some(gateway) = gateway {
                 return gateway.push_datagrams(packet, &received, &self.shared.counters);
             }
-            self.answer(|into| icmp::write_port_unreachable(into, packet))?;
+            self.answer(packet, |into| icmp::write_port_unreachable(into, packet))?;
             return Err(Dropped::NobodyListens);
         };
         if payload.is_empty() {
@@ -264,7 +262,7 @@ impl Engine {
             if let Some(gateway) = gateway {
                 return gateway.push(packet);
             }
-            self.answer(|into| icmp::write_echo(into, packet).unwrap_or(0))?;
+            self.answer(packet, |into| icmp::write_echo(into, packet).unwrap_or(0))?;
         }
         Ok(())
     }
@@ -312,16 +310,17 @@ impl Engine {
         }
     }
 
-    /// Sends a packet that `write` makes, unless there were too many lately.
-    fn answer(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> Result<(), Dropped> {
-        if self.second.elapsed() >= Duration::from_secs(1) {
-            (self.second, self.errors) = (Instant::now(), 0);
-        }
-        if self.errors >= MOST_ERRORS {
+    /// Sends a packet that `write` makes to the sender of one, unless there were too many lately.
+    fn answer(
+        &mut self,
+        to: &Packet<'_>,
+        write: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<(), Dropped> {
+        let shared = &self.shared;
+        let peer = shared.peer_of(to.source);
+        if !self.answers.take(peer, Instant::now()) {
             return Err(Dropped::TooManyErrors);
         }
-        self.errors += 1;
-        let shared = &self.shared;
         with_room(|room| {
             let length = write(&mut room[VNET_LEN..]);
             if length == 0 {

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use rustix::event::PollFlags;
 use tokio::io::unix::AsyncFd;
 
 use super::{wire::*, *};
@@ -107,6 +108,23 @@ async fn fragments_from_many_addresses_of_one_peer_displace_none_of_another() {
     let mut buffer = [0; 100];
     let (length, from) = within(socket.recv_from(&mut buffer)).await.unwrap();
     assert_eq!((length, from), (16, at(B, 9)));
+}
+
+#[tokio::test]
+async fn a_flood_of_pings_of_one_peer_leaves_another_its_answers() {
+    let (a, wire) = scene();
+    let ping = |from, number: u8| packet(from, A, ICMPV4, &[8, 0, 0, 0, number, 2, 3, 4], 2);
+    for number in 0..12 {
+        for _ in 0..100 {
+            wire.send(&ping("10.9.1.1", number));
+        }
+        until(|| a.counters().received == 100 * (u64::from(number) + 1)).await;
+        while is_ready_within(&wire.0, PollFlags::IN, Duration::ZERO) {
+            wire.receive();
+        }
+    }
+    wire.send(&ping(B, 200));
+    while wire.receive()[24] != 200 {}
 }
 
 #[tokio::test]
