@@ -44,9 +44,14 @@ pub(crate) fn length(packet: &[u8]) -> Option<usize> {
 pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
     const UDP: u8 = 17;
     const UDP_HEADER: usize = 8;
+    const FRAGMENT: u8 = 44;
+    const FRAGMENT_HEADER: usize = 8;
     let (protocol, header) = match packet.first()? >> 4 {
         4 if be16_at(packet, 6) & 0x1fff == 0 => (packet[9], usize::from(packet[0] & 0xf) * 4),
-        6 => (packet[6], IPV6_HEADER),
+        6 => match (packet[6], &packet[IPV6_HEADER..]) {
+            (FRAGMENT, [protocol, _, 0, 0..8, ..]) => (*protocol, IPV6_HEADER + FRAGMENT_HEADER),
+            (protocol, _) => (protocol, IPV6_HEADER),
+        },
         _ => return None,
     };
     packet

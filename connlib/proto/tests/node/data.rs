@@ -1,6 +1,9 @@
 //! Carries packets through two nodes.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
 
 use crate::common::*;
 use convoy_proto::{Arrival, SinkFull, Staging, config::PeerUpdate, counters::DropReason};
@@ -107,6 +110,40 @@ fn a_datagram_that_is_led_back_into_the_interface_ends_there_and_those_of_others
         assert_eq!(pair.a.take_wire(pair.now).len(), 1, "{message:?}");
     }
     assert_eq!(pair.a.drops(DropReason::OutboundLoop), 2);
+}
+
+/// The kernel cuts a datagram that is too long for the interface.
+#[test]
+fn the_first_fragment_of_a_datagram_that_is_led_back_into_the_interface_ends_there() {
+    let mut pair = Pair::connected();
+    let endpoint = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
+    let everything = PeerUpdate {
+        update_only: true,
+        endpoint: Some((endpoint, 51820).into()),
+        allowed_ips: vec![allow([0_u8; 16].into(), 0)],
+        ..pair.b.as_peer()
+    };
+    pair.a.set_peer(everything, pair.now);
+    pair.a_sends(&[7; 1_300]);
+    let data = pair.a.take_wire(pair.now).pop().unwrap();
+    // Next header, offset and whether more follow.
+    let fragment = |offset: u8| {
+        let header = [17, 0, 0, offset | 1, 0, 0, 0, 1];
+        let ports = [0xca, 0x6c, 0xca, 0x6c, 5, 0x80, 0, 0];
+        let payload = [&header, &ports, &data[..1_200]].concat();
+        let mut packet = vec![0x60, 0, 0, 0, 0, 0, 44, 64];
+        packet[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+        packet.extend([0xfd; 16]);
+        packet.extend(endpoint.octets());
+        packet.extend(payload);
+        packet
+    };
+    pair.a.send(&fragment(0), pair.now);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 0);
+    assert_eq!(pair.a.drops(DropReason::OutboundLoop), 1);
+    // What comes behind it cannot be told from others.
+    pair.a.send(&fragment(8), pair.now);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 1);
 }
 
 #[test]
