@@ -21,7 +21,7 @@ use scoreboard::{Arrived, MOST_CUT, MOST_PIECES, Piece, Scoreboard, State, is_be
 
 /// Segments that overtake a lost one, and acknowledgements that tell so without SACK.
 const THRESHOLD: u32 = 3;
-/// The most that it takes on a path that was seen to reorder them.
+/// The most segments that may overtake one on a path that reorders them.
 const MOST_THRESHOLD: u32 = 48;
 /// Bytes sent within this time are one piece.
 const SAME_TIME: i64 = 100;
