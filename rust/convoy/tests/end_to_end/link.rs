@@ -22,7 +22,7 @@ use convoy_lab::{Namespace, eventually, wireguard::End};
 use crate::{
     scene::{DEADLINE, Pairing, Scene, convoy_program, lab, output_of, wg_dump},
     stats::Stats,
-    traffic::{answers, ping, tcp},
+    traffic::{ping, tcp},
 };
 
 /// Index of a peer's sent bytes in `wg show IFACE dump`.
@@ -173,7 +173,7 @@ fn the_state_and_the_mtu_of_a_moved_interface_are_followed() {
     let mtu_is_known = || (Stats::of(left).number("mtu") == 1350).then_some(());
     assert!(eventually(DEADLINE, mtu_is_known).is_some());
     ping_from(&inside, right);
-    assert!(answers(right, left.inner_v4()));
+    ping(right, left.inner_v4());
     inside.link().set_down("wg0").unwrap();
     let bind = || UdpSocket::bind("0.0.0.0:51820").ok();
     let is_free = eventually(DEADLINE, || left.namespace.run(bind).unwrap());
