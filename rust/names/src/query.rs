@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, pin::pin, time::Duration};
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use hickory_resolver::{
     Resolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig},
@@ -41,6 +41,10 @@ pub(super) enum Failure {
     Nonsense(&'static str),
     #[error("the name server refuses: {0}")]
     Refused(String),
+    /// There is no such name, of either family.
+    #[error("name not found")]
+    Unknown,
+    /// There may be records of the other family, or of other types.
     #[error("name not found")]
     NotFound,
     #[error("the name server says {0}")]
@@ -74,7 +78,10 @@ impl Question<'_> {
                 Err(other) => other,
             };
             // The next name may still be known.
-            let is_about_name = matches!(other, Failure::NotFound | Failure::Refused(_));
+            let is_about_name = matches!(
+                other,
+                Failure::Unknown | Failure::NotFound | Failure::Refused(_)
+            );
             failure = failure.max(other);
             if !is_about_name {
                 break;
@@ -97,7 +104,7 @@ impl Question<'_> {
             .filter_map(|it| Name::from_ascii(it).ok());
         let with = |suffix: Name| name.clone().append_domain(&suffix).ok();
         let mut names: Vec<_> = suffixes.filter_map(with).collect();
-        let has_dots = name.num_labels() > 1;
+        let has_dots = name.num_labels() > 1 || name.is_localhost();
         names.insert(if has_dots { 0 } else { names.len() }, whole);
         Ok(names)
     }
@@ -111,8 +118,16 @@ impl Question<'_> {
     ) -> Result<Vec<IpAddr>, Failure> {
         let v6 = pin!(self.addresses(name, resolver, RecordType::AAAA, end));
         let v4 = pin!(self.addresses(name, resolver, RecordType::A, end));
-        let (first, other) = select(v6, v4).await.factor_first();
+        let answered = select(v6, v4).await;
+        let is_v4 = matches!(answered, Either::Right(_));
+        let (first, other) = answered.factor_first();
         match first {
+            // Servers that ignore questions for IPv6 would otherwise hide the next name.
+            Err(Failure::Unknown) if is_v4 => {
+                let other = timeout(OTHER_FAMILY, other).await;
+                let other = other.unwrap_or(Err(Failure::Unknown));
+                other.map_err(|other| Failure::Unknown.max(other))
+            }
             Err(failure) => other.await.map_err(|other| failure.max(other)),
             Ok(mut found) => {
                 if let Ok(Ok(more)) = timeout(OTHER_FAMILY, other).await {
@@ -176,6 +191,7 @@ impl Question<'_> {
 
 fn failure(error: &NetError) -> Failure {
     match error {
+        error if error.is_nx_domain() => Failure::Unknown,
         NetError::Dns(DnsError::NoRecordsFound(_)) => Failure::NotFound,
         NetError::Dns(DnsError::ResponseCode(code)) => Failure::Refused(code.to_string()),
         NetError::Timeout => Failure::Silence,

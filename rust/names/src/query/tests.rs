@@ -58,7 +58,7 @@ fn a_name_that_does_not_exist_and_a_server_that_fails_are_told_apart() {
     const SERVFAIL: u8 = 2;
     const NXDOMAIN: u8 = 3;
     let outcome = ask(|query, _| vec![without_records(query, NXDOMAIN)]);
-    assert_eq!(outcome, Err(Failure::NotFound));
+    assert_eq!(outcome, Err(Failure::Unknown));
     let outcome = ask(|query, _| vec![without_records(query, SERVFAIL)]);
     assert!(matches!(outcome, Err(Failure::Refused(_))), "{outcome:?}");
 }
@@ -193,6 +193,36 @@ fn both_families_of_a_name_are_of_one_suffix() {
         });
         assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]), "{name}");
     }
+}
+
+#[test]
+fn a_server_that_ignores_questions_for_ipv6_does_not_hide_the_next_suffix() {
+    fn answers(query: &[u8], family: u16) -> Vec<Vec<u8>> {
+        const NXDOMAIN: u8 = 3;
+        let name = &query[12..end_of_question(query) - 4];
+        let is_second = name.windows(3).any(|it| it == b"two");
+        match (family, is_second) {
+            (A, true) => vec![found(query, A, &[192, 0, 2, 1])],
+            (A, false) => vec![without_records(query, NXDOMAIN)],
+            _ => Vec::new(),
+        }
+    }
+    let search = ["one", "two"].map(str::to_owned);
+    let outcome = on_runtime(async {
+        let (udp, tcp) = sockets().await;
+        let port = udp.local_addr().unwrap().port();
+        let question = Question {
+            name: "host",
+            search: &search,
+            ..question(port)
+        };
+        tokio::select! {
+            outcome = question.ask() => outcome,
+            () = serve_udp(udp, answers) => unreachable!(),
+            () = serve_tcp(tcp) => unreachable!(),
+        }
+    });
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
 }
 
 fn ask(answers: Answers) -> Result<Vec<IpAddr>, Failure> {
