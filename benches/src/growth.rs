@@ -133,7 +133,7 @@ const QUICK: [Call; 3] = [
 const FULL_CROWDS: [u32; 3] = [1, 100, 1_000];
 const QUICK_CROWDS: [u32; 1] = [100];
 
-/// What one step of a round measures.
+/// Measurement of one step of a round.
 #[derive(Clone, Copy)]
 enum Point<'a> {
     Tunnel(Call),

@@ -43,7 +43,7 @@ struct Waiting {
     of_peers: HashMap<Option<u32>, Share>,
 }
 
-/// What waits of a peer.
+/// Waiting packets of a peer.
 #[derive(Debug, Default)]
 struct Share {
     packets: usize,

@@ -116,7 +116,8 @@ impl Inner {
         };
         let behind = segment.sequence.wrapping_add(segment.payload_len as u32);
         let is_behind = |end: u32| (behind.wrapping_sub(end) as i32) > 0;
-        segment.payload_len > 0 && end.is_some_and(is_behind)
+        // The bytes of a reset are an explanation (RFC 9293 §3.5.3).
+        segment.payload_len > 0 && !segment.has(RST) && end.is_some_and(is_behind)
     }
 
     /// Whether the other end's stream may go on.

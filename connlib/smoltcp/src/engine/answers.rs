@@ -1,4 +1,4 @@
-//! Answers to packets that belong to no connection: so many a second, and no peer takes them all.
+//! Limits answers to packets that belong to no connection: per second, and for each peer.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ const MOST_ANSWERS: u32 = 1000;
 /// How many times as many as are left to others a peer may have.
 const SHARE: u32 = 4;
 
-/// What was answered in this second.
+/// Counts of the answers in this second.
 #[derive(Debug)]
 pub(super) struct Answers {
     begun: Instant,

@@ -97,6 +97,18 @@ async fn what_follows_an_end_that_has_overtaken_data_is_no_part_of_the_stream() 
     assert_eq!(read_to_end(&mut stream).await, b"morelast");
 }
 
+#[tokio::test]
+async fn a_reset_that_says_why_ends_a_connection_whose_other_end_has_closed() {
+    let (a, wire) = scene();
+    let (mut stream, first) = opened(&a, &wire).await;
+    wire.send(&scaled(ACK | FIN, 512, 1, first, b"all"));
+    acknowledged(&wire, 5);
+    wire.send(&scaled(RST | ACK, 0, 5, first, b"reset by operator"));
+    until(|| a.flows() == 0).await;
+    let error = within(stream.write_all(b"answer")).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
 /// Waits until all that was written has been acknowledged.
 async fn delivered(stream: &mut Stream) {
     let Stream::Other(stream) = stream else {

@@ -35,7 +35,7 @@ struct Link {
     hears: Box<Hears>,
     overtakes: Box<Overtakes>,
     under_way: [VecDeque<(Instant, Vec<u8>)>; 2],
-    /// Packets to each end that so many others are to overtake.
+    /// Packets to each end that wait until this number of others has overtaken them.
     held: [Vec<(usize, Instant, Vec<u8>)>; 2],
 }
 

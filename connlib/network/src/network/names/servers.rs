@@ -34,7 +34,7 @@ pub struct Server<P: ConnectionProvider> {
     state: Mutex<State>,
 }
 
-/// What is known of a server.
+/// Knowledge of whether a server answers.
 #[derive(Clone, Copy, Default)]
 struct State {
     /// Time of its last answer, whatever that was.
