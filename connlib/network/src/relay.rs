@@ -16,6 +16,7 @@ mod copy;
 mod finish;
 mod half;
 mod lender;
+mod moderation;
 mod moved;
 mod outcome;
 mod pool;
@@ -48,6 +49,7 @@ use pools::Pools;
 use socket::Socket;
 
 pub use budget::Tenant;
+pub use moderation::moderate_wakeups;
 pub use moved::Moved;
 pub use outcome::{Ended, MIN_BUFFER};
 pub use pressure::Pressure;

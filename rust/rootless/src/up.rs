@@ -5,6 +5,7 @@ use std::{path::PathBuf, thread::available_parallelism};
 use anyhow::{Context, anyhow};
 use convoy_daemon::args::TunnelOptions;
 use convoy_desired::reading;
+use convoy_network::relay::moderate_wakeups;
 use convoy_process::{background::Parent, terminal::Terminal};
 use tokio::runtime::Builder;
 
@@ -35,8 +36,13 @@ pub fn up(
     );
     // Connections use all processors but the tunnel's.
     let processors = available_parallelism().map_or(1, usize::from);
-    let relays = Builder::new_multi_thread()
-        .worker_threads(processors.saturating_sub(1).max(1))
+    let threads = processors.saturating_sub(1).max(1);
+    let mut relays = Builder::new_multi_thread();
+    if threads == 1 {
+        relays.on_thread_park(moderate_wakeups);
+    }
+    let relays = relays
+        .worker_threads(threads)
         .on_thread_start(convoy_tun::preempt_nobody)
         .max_blocking_threads(LOOKUPS)
         .enable_all()

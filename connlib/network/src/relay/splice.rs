@@ -23,6 +23,7 @@ use tokio::{
 
 use super::{
     lender::Lender,
+    moderation::Load,
     outcome::{Failure, ROUNDS},
     pool::{Lease, Pipe},
     socket::Socket,
@@ -43,6 +44,7 @@ pub(super) async fn direction(
     moved: &AtomicU64,
 ) -> Result<(), Failure> {
     let mut is_stream = false;
+    let mut load = Load::default();
     loop {
         poll_fn(|context| source.poll_read_ready(context))
             .await
@@ -61,7 +63,9 @@ pub(super) async fn direction(
             Passed::Stream => {
                 let before = moved.load(Ordering::Relaxed);
                 let progress = Box::pin(stream(source, destination, lender, moved)).await?;
-                is_stream = moved.load(Ordering::Relaxed) - before > SHORT as u64;
+                let bytes = moved.load(Ordering::Relaxed) - before;
+                is_stream = bytes > SHORT as u64;
+                load.count(bytes);
                 progress
             }
         };
