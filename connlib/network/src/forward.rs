@@ -1,5 +1,6 @@
 //! Forwards connections and datagrams from listeners in one network to targets in another, by rules.
 
+mod clients;
 mod context;
 mod service;
 mod tcp;
@@ -23,6 +24,7 @@ use crate::{
     shares::{self, Shares},
     waiting::Waiting,
 };
+use clients::Clients;
 use context::{Context, Shared};
 
 pub use service::Service;
@@ -41,7 +43,8 @@ pub struct Rule {
 /// How much may exist at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections of all rules. Half of them are divided evenly among the rules, which can count on these.
+    /// Connections of all rules. Half of them are divided evenly among the rules, which can count on these. One client
+    /// gets at most eight times as many as are left for its rule.
     pub connections: usize,
     /// UDP flows of all rules; a new one replaces the oldest of the holder that has most.
     pub flows: usize,
@@ -101,6 +104,7 @@ impl Forwarder {
         let shared = Shared {
             relay: relay.into(),
             connections: Shares::new(connections),
+            clients: Clients::default(),
             flows: Occupants::default(),
             most_flows: limits.flows,
             waiting: Waiting::default(),

@@ -18,8 +18,8 @@ const CHANCES: u64 = 8;
 /// Milliseconds after its last turn in which a use does not count: a flow's first datagrams are none.
 const SLACK: u64 = 100;
 
-/// The holder of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The holder of a flow or connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The rule or peer.
     pub group: u32,

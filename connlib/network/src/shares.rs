@@ -91,6 +91,12 @@ impl Shares {
         held > state.limits.reserve()
     }
 
+    /// Counts the shares that a peer could take besides those it has.
+    #[must_use]
+    pub fn free(&self, peer: u32) -> u32 {
+        self.state().free(peer)
+    }
+
     /// Counts the shares that are taken.
     #[must_use]
     pub fn taken(&self) -> u32 {
@@ -134,6 +140,15 @@ impl Limits {
 }
 
 impl State {
+    fn free(&self, peer: u32) -> u32 {
+        let limits = self.limits;
+        let held = self.by_peer.get(&peer).copied().unwrap_or(0);
+        let reserved = limits.reserve().saturating_sub(held);
+        let common = limits.common().saturating_sub(self.common);
+        let most = limits.peer.saturating_sub(held);
+        (reserved + common).min(most).min(limits.total - self.taken)
+    }
+
     fn take(&mut self, peer: u32) -> Result<(), Refusal> {
         let Limits {
             total, peer: most, ..

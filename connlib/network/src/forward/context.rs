@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::service::Service;
+use super::{clients::Clients, service::Service};
 use crate::{
     access::Access,
     counters::Counters,
@@ -19,6 +19,7 @@ pub(super) struct Shared {
     pub(super) relay: Arc<Relay>,
     /// Connections, of which each rule can count on some.
     pub(super) connections: Shares,
+    pub(super) clients: Clients,
     pub(super) flows: Occupants,
     pub(super) most_flows: usize,
     pub(super) waiting: Waiting,

@@ -8,12 +8,17 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{context::Context, service::Service};
+use super::{
+    clients::Place,
+    context::{Context, Shared},
+    service::Service,
+};
 use crate::{
     counters::Refusal,
     dial::{dial, reason},
     http_connect,
     network::{Listener, Stream},
+    occupants::Holder,
     shares::Share,
     socks,
 };
@@ -34,8 +39,8 @@ pub(super) async fn serve(context: Arc<Context>, listener: Listener) {
         };
         match accepted {
             Ok((mut client, address)) => {
-                if let Some(share) = context.admit(&mut client, address) {
-                    connections.spawn(Arc::clone(&context).connection(client, address, share));
+                if let Some(held) = context.admit(&mut client, address) {
+                    connections.spawn(Arc::clone(&context).connection(client, address, held));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -51,15 +56,18 @@ pub(super) async fn serve(context: Arc<Context>, listener: Listener) {
     }
 }
 
+/// What a connection takes of its rule and its client until it ends.
+struct Admitted {
+    _share: Share,
+    _place: Place,
+}
+
 impl Context {
     /// Resets a connection that is one too many, or that comes from a client that is not allowed.
-    fn admit(&self, client: &mut Stream, address: SocketAddr) -> Option<Share> {
+    fn admit(&self, client: &mut Stream, address: SocketAddr) -> Option<Admitted> {
         let share = match self.allows(address) {
             false => Err(Refusal::Denied),
-            true => {
-                let share = self.shared.connections.take(self.rule);
-                share.map_err(|_| Refusal::TooMany)
-            }
+            true => self.take_share(address),
         };
         let refused = share.as_ref().err().copied();
         if let Some(refusal) = refused {
@@ -69,7 +77,24 @@ impl Context {
         share.ok()
     }
 
-    async fn connection(self: Arc<Self>, client: Stream, address: SocketAddr, _share: Share) {
+    fn take_share(&self, client: SocketAddr) -> Result<Admitted, Refusal> {
+        let Shared {
+            connections,
+            clients,
+            ..
+        } = self.shared.as_ref();
+        let free = connections.free(self.rule);
+        let share = connections.take(self.rule);
+        let share = share.map_err(|_| Refusal::TooMany)?;
+        let holder = Holder::new(self.rule, client.ip());
+        let place = clients.admit(holder, free).ok_or(Refusal::TooManyOfPeer)?;
+        Ok(Admitted {
+            _share: share,
+            _place: place,
+        })
+    }
+
+    async fn connection(self: Arc<Self>, client: Stream, address: SocketAddr, _held: Admitted) {
         // Boxed, so that a connection that only waits for bytes holds no memory for its beginning.
         match Box::pin(self.establish(client, address)).await {
             Ok(Some((client, target))) => {

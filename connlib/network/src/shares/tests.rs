@@ -19,10 +19,13 @@ const LIMITS: Limits = Limits {
 #[test]
 fn a_peer_gets_its_reserve_and_what_is_common_until_it_has_all_that_one_may_have() {
     let shares = Shares::new(LIMITS);
+    assert_eq!(shares.free(1), 60);
     let (greedy, refusal) = take_all(&shares, 1);
     assert_eq!((greedy.len(), refusal), (60, Refusal::TooManyOfPeer));
+    assert_eq!(shares.free(1), 0);
     // The reserve is 10 for each, and 50 are common.
     for peer in 2..=5 {
+        assert_eq!(shares.free(peer), 10);
         let (held, refusal) = take_all(&shares, peer);
         assert_eq!((held.len(), refusal), (10, Refusal::TooMany));
         drop(held);

@@ -78,6 +78,36 @@ async fn idle_connections_to_one_rule_leave_some_to_another() {
 }
 
 #[tokio::test]
+async fn idle_connections_of_one_client_leave_some_to_another() {
+    let limits = Limits {
+        connections: 18,
+        flows: 0,
+    };
+    let service = Service::Tcp(target(echo().await));
+    let scene = Scene::with(service, Vec::new(), limits, host()).await;
+    let mut idle = Vec::new();
+    for _ in 0..16 {
+        let mut client = scene.connect().await;
+        is_echoed(&mut client, b"x").await;
+        idle.push(client);
+    }
+    is_reset(scene.connect().await).await;
+    scene.until_refused(Refusal::TooManyOfPeer, 1).await;
+    for other in ["127.0.0.2:0", "127.0.0.3:0"] {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(other.parse().unwrap()).unwrap();
+        let mut client = within(socket.connect(scene.at)).await.unwrap();
+        is_echoed(&mut client, b"hello").await;
+        idle.push(client);
+    }
+    idle.drain(..14);
+    scene.until(|totals| totals.closed == 14).await;
+    // Its places are free a moment after they were counted.
+    tokio::task::yield_now().await;
+    is_echoed(&mut scene.connect().await, b"again").await;
+}
+
+#[tokio::test]
 async fn a_target_that_refuses_resets_the_client() {
     let scene = Scene::new(Service::Tcp(target(closed_port().await))).await;
     is_reset(scene.connect().await).await;
