@@ -22,8 +22,11 @@ use super::{Answer, Datagrams, Family, Listener, Network, OpenSockets, SocketKin
 
 /// Connections that the kernel accepts before the listener does.
 const BACKLOG: u32 = 1024;
-/// A silent peer is probed after this time, then every tenth of it, and is given up after six probes without an answer.
+/// A silent end is probed this often, so that translators on the way keep the connection.
 const KEEPALIVE: Duration = Duration::from_secs(300);
+/// It may be asleep: it is given up after this many probes without an answer, which take more than 2 h 4 min (RFC 5382,
+/// REQ-5).
+const KEEPALIVES: u32 = 24;
 
 /// A network of sockets that something else opens.
 #[derive(Clone, Debug)]
@@ -129,7 +132,27 @@ pub fn set_options(socket: &OwnedFd) -> io::Result<()> {
     setsockopt(socket, KeepAlive, &true)?;
     let seconds = KEEPALIVE.as_secs() as u32;
     setsockopt(socket, TcpKeepIdle, &seconds)?;
-    setsockopt(socket, TcpKeepInterval, &(seconds / 10))?;
-    setsockopt(socket, TcpKeepCount, &6)?;
+    setsockopt(socket, TcpKeepInterval, &seconds)?;
+    setsockopt(socket, TcpKeepCount, &KEEPALIVES)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_end_may_be_silent_for_two_hours_and_four_minutes_but_not_for_ever() {
+        let opened = Host.open(SocketKind::Tcp, Family::V4).await.unwrap();
+        let socket = tcp(opened).unwrap();
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        let idle = sockopt::tcp_keepidle(&socket).unwrap();
+        let pause = sockopt::tcp_keepintvl(&socket).unwrap();
+        let silence = idle + pause * sockopt::tcp_keepcnt(&socket).unwrap();
+        let hours = |count: u64| Duration::from_secs(count * 60 * 60);
+        assert!(silence >= hours(2) + Duration::from_secs(4 * 60));
+        assert!(silence < hours(3));
+    }
 }
