@@ -12,7 +12,7 @@ use convoy_packet::{
     counters::{Counters, Dropped},
     icmp::{Unreachable, write_unreachable},
     packet::{IPV6_HEADER, Packet, is_unicast, write_ip_header},
-    segment::{ACK, RST, Segment, Tuple, write_segment},
+    segment::{ACK, Plain, RST, Segment, Tuple, write_segment},
     vnet::VnetHeader,
 };
 
@@ -59,9 +59,12 @@ impl Answers {
             local: ends.target,
             remote: ends.peer,
         };
-        self.error(ends.remote.ip(), |into| {
-            write_segment(into, ends, RST | ACK, 0, syn.end())
-        });
+        let reset = Plain {
+            flags: RST | ACK,
+            acknowledged: syn.end(),
+            ..Plain::default()
+        };
+        self.error(ends.remote.ip(), |into| write_segment(into, ends, reset));
     }
 
     /// Says that it is forbidden to send a packet.

@@ -36,7 +36,7 @@ use convoy_packet::{
     checksum::sum,
     counters::Dropped,
     packet::{ICMPV4, Packet, TCP, UDP, write_ip_header},
-    segment::{RST, SYN, Segment, Tuple, write_segment},
+    segment::{Plain, RST, SYN, Segment, Tuple, write_segment},
     vnet::VnetHeader,
 };
 use convoy_smoltcp::device_pair;
@@ -243,7 +243,12 @@ fn syn(ends: Ends, sequence: u32) -> Vec<u8> {
         local: ends.peer,
         remote: ends.target,
     };
-    let length = write_segment(&mut packet, tuple, SYN, sequence, 0);
+    let syn = Plain {
+        flags: SYN,
+        sequence,
+        ..Plain::default()
+    };
+    let length = write_segment(&mut packet, tuple, syn);
     packet.truncate(length);
     packet
 }

@@ -137,25 +137,38 @@ impl Options {
     }
 }
 
-/// Writes a packet with a TCP segment without options and payload; its length.
-pub fn write_segment(
-    into: &mut [u8],
-    ends: Tuple,
-    flags: u8,
-    sequence: u32,
-    acknowledged: u32,
-) -> usize {
+/// A segment without options that is to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plain<'a> {
+    /// [`FIN`] and the like.
+    pub flags: u8,
+    /// The number of its first byte.
+    pub sequence: u32,
+    /// The number of the next byte that is expected from the other end.
+    pub acknowledged: u32,
+    /// As it is written, without its scale. With zero, an end that has more to send stops: only for one that has not.
+    pub window: u16,
+    /// The bytes behind the header.
+    pub payload: &'a [u8],
+}
+
+/// Writes a packet with a TCP segment; returns its length.
+pub fn write_segment(into: &mut [u8], ends: Tuple, plain: Plain<'_>) -> usize {
     let (source, destination) = (ends.local.ip(), ends.remote.ip());
-    let at = write_ip_header(into, source, destination, TCP, TCP_HEADER);
-    let segment = &mut into[at..at + TCP_HEADER];
-    segment.fill(0);
-    segment[0..2].copy_from_slice(&ends.local.port().to_be_bytes());
-    segment[2..4].copy_from_slice(&ends.remote.port().to_be_bytes());
-    segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-    segment[8..12].copy_from_slice(&acknowledged.to_be_bytes());
-    segment[12] = (TCP_HEADER as u8 / 4) << 4;
-    segment[13] = flags;
+    let length = TCP_HEADER + plain.payload.len();
+    let at = write_ip_header(into, source, destination, TCP, length);
+    let segment = &mut into[at..at + length];
+    let (header, payload) = segment.split_at_mut(TCP_HEADER);
+    header.fill(0);
+    header[0..2].copy_from_slice(&ends.local.port().to_be_bytes());
+    header[2..4].copy_from_slice(&ends.remote.port().to_be_bytes());
+    header[4..8].copy_from_slice(&plain.sequence.to_be_bytes());
+    header[8..12].copy_from_slice(&plain.acknowledged.to_be_bytes());
+    header[12] = (TCP_HEADER as u8 / 4) << 4;
+    header[13] = plain.flags;
+    header[14..16].copy_from_slice(&plain.window.to_be_bytes());
+    payload.copy_from_slice(plain.payload);
     let sum = !transport_sum(source, destination, TCP, segment);
     segment[16..18].copy_from_slice(&sum.to_be_bytes());
-    at + TCP_HEADER
+    at + length
 }

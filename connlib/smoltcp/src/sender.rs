@@ -18,7 +18,7 @@ use super::{
 };
 use convoy_packet::{
     packet::{Packet, ip_header_len},
-    segment::{ACK, FIN, Options, RST, SYN, Segment, TCP_HEADER, Tuple, write_segment},
+    segment::{ACK, FIN, Options, Plain, RST, SYN, Segment, TCP_HEADER, Tuple, write_segment},
 };
 
 /// The longest segments of an end that names none, and the shortest that one may name, as smoltcp has them.
@@ -278,11 +278,15 @@ impl Inner {
             local: self.tuple.remote,
             remote: self.tuple.local,
         };
+        let plain = Plain {
+            flags,
+            sequence: self.sender.expected,
+            acknowledged: sending.first(),
+            window,
+            payload: &[],
+        };
         let mut packet = [0; 60];
-        let (sequence, number) = (self.sender.expected, sending.first());
-        let length = write_segment(&mut packet, ends, flags, sequence, number);
-        let at = length - TCP_HEADER + 14;
-        packet[at..at + 2].copy_from_slice(&window.to_be_bytes());
+        let length = write_segment(&mut packet, ends, plain);
         self.sender.told = Some(window);
         self.take(now, &packet[..length], out);
     }

@@ -19,7 +19,7 @@ use convoy_packet::{
     datagram::{self, Received},
     icmp::{self, Kind, Report},
     packet::{ICMPV4, ICMPV6, IPV6_HEADER, Packet, TCP, UDP, is_unicast},
-    segment::{ACK, FIN, RST, SYN, Segment, Tuple, write_segment},
+    segment::{ACK, FIN, Plain, RST, SYN, Segment, Tuple, write_segment},
     vnet::{VNET_LEN, VnetHeader},
 };
 
@@ -112,9 +112,13 @@ impl Engine {
                 if let Some((sequence, expected)) = challenge {
                     // RFC 5961 §3, §4: an end that has forgotten the connection resets it now.
                     drop(inner);
-                    return self.answer(packet, |into| {
-                        write_segment(into, tuple, ACK, sequence, expected)
-                    });
+                    let challenge = Plain {
+                        flags: ACK,
+                        sequence,
+                        acknowledged: expected,
+                        ..Plain::default()
+                    };
+                    return self.answer(packet, |into| write_segment(into, tuple, challenge));
                 }
                 inner.receive(&self.shared, packet, &segment)?;
                 self.touch(&flow, &mut inner);
@@ -158,16 +162,30 @@ impl Engine {
         }
         if let Some((sequence, acknowledged)) = waiting {
             if segment.has(FIN) || segment.payload_len > 0 {
-                self.answer(packet, |into| {
-                    write_segment(into, tuple, ACK, sequence, acknowledged)
-                })?;
+                // Nothing follows the end that it acknowledges: the window does not matter.
+                let again = Plain {
+                    flags: ACK,
+                    sequence,
+                    acknowledged,
+                    ..Plain::default()
+                };
+                self.answer(packet, |into| write_segment(into, tuple, again))?;
             }
             return Ok(());
         }
-        self.answer(packet, |into| match segment.has(ACK) {
-            true => write_segment(into, tuple, RST, segment.acknowledged, 0),
-            false => write_segment(into, tuple, RST | ACK, 0, segment.end()),
-        })?;
+        let reset = match segment.has(ACK) {
+            true => Plain {
+                flags: RST,
+                sequence: segment.acknowledged,
+                ..Plain::default()
+            },
+            false => Plain {
+                flags: RST | ACK,
+                acknowledged: segment.end(),
+                ..Plain::default()
+            },
+        };
+        self.answer(packet, |into| write_segment(into, tuple, reset))?;
         Err(Dropped::NobodyListens)
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use convoy_packet::{
     checksum::sum,
     packet::{ICMPV4, Packet, transport_sum, write_ip_header},
-    segment::{Segment, Tuple, write_segment},
+    segment::{Plain, Segment, Tuple, write_segment},
     vnet::{VNET_LEN, VnetHeader},
 };
 
@@ -63,7 +63,13 @@ pub(super) fn packet(from: &str, to: &str, protocol: u8, payload: &[u8], sum_at:
 
 pub(super) fn segment(ends: Tuple, flags: u8, sequence: u32, acknowledged: u32) -> Vec<u8> {
     let mut packet = vec![0; 60];
-    let length = write_segment(&mut packet, ends, flags, sequence, acknowledged);
+    let plain = Plain {
+        flags,
+        sequence,
+        acknowledged,
+        ..Plain::default()
+    };
+    let length = write_segment(&mut packet, ends, plain);
     packet.truncate(length);
     packet
 }
