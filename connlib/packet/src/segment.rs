@@ -146,7 +146,7 @@ pub struct Plain<'a> {
     pub sequence: u32,
     /// The number of the next byte that is expected from the other end.
     pub acknowledged: u32,
-    /// As it is written, without its scale. With zero, an end that has more to send stops: only for one that has not.
+    /// As it is written, without its scale; zero stops an end that has more to send.
     pub window: u16,
     /// The bytes behind the header.
     pub payload: &'a [u8],

@@ -265,9 +265,7 @@ impl Inner {
                 self.take_end(now, out);
             }
             self.limit(now, out);
-            out.flush();
-            self.last = out.last.unwrap_or(self.last);
-            self.told = out.told.unwrap_or(self.told);
+            self.note_answers(out);
         });
         let is_newer = is_acceptable && acknowledges_beyond(self.acknowledged);
         if (is_beginning && segment.has(ACK)) || is_newer {
@@ -287,6 +285,20 @@ impl Inner {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Answers a doubtful segment with an acknowledgement of all that was received.
+    pub(super) fn challenge(&mut self, link: &Link) {
+        with_outgoing(link, None, |out| {
+            self.acknowledge(link.now(), out);
+            self.note_answers(out);
+        });
+    }
+
+    fn note_answers(&mut self, out: &mut Outgoing<'_>) {
+        out.flush();
+        self.last = out.last.unwrap_or(self.last);
+        self.told = out.told.unwrap_or(self.told);
     }
 
     /// Whether both ends have closed, and the other one was told so.

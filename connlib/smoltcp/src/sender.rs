@@ -59,12 +59,6 @@ impl Sender {
         }
     }
 
-    /// Returns the sequence and acknowledgement numbers of an acknowledgement of all that was received.
-    pub(super) fn challenge(&self) -> Option<(u32, u32)> {
-        let sending = self.sending.as_ref()?;
-        Some((sending.next(), self.expected))
-    }
-
     /// Returns the number of the next byte from the other end.
     pub(super) fn expected(&self) -> u32 {
         self.expected
@@ -87,9 +81,16 @@ impl Inner {
         }
     }
 
+    /// Whether a segment of a connection that was established may be forged, or the other end has forgotten that: it is
+    /// to be challenged (RFC 5961 §3, §4), and does nothing else.
+    pub(super) fn is_doubtful(&mut self, segment: &Segment) -> bool {
+        let was_established = self.sender.sending.is_some() && self.state() != State::Closed;
+        was_established && (segment.has(SYN) || (segment.has(RST) && self.is_guess(segment)))
+    }
+
     /// Whether a reset lies within the window but has not the number expected, so that it may be a guess: the other end
     /// must repeat it with that number (RFC 5961 §3).
-    pub(super) fn is_guess(&mut self, reset: &Segment) -> bool {
+    fn is_guess(&mut self, reset: &Segment) -> bool {
         let ahead = reset.sequence.wrapping_sub(self.sender.expected);
         let socket = self.socket();
         let room = socket.recv_capacity() - socket.recv_queue();
@@ -274,10 +275,6 @@ impl Inner {
         let Some(sending) = &self.sender.sending else {
             return;
         };
-        let ends = Tuple {
-            local: self.tuple.remote,
-            remote: self.tuple.local,
-        };
         let plain = Plain {
             flags,
             sequence: self.sender.expected,
@@ -285,9 +282,34 @@ impl Inner {
             window,
             payload: &[],
         };
-        let mut packet = [0; 60];
-        let length = write_segment(&mut packet, ends, plain);
         self.sender.told = Some(window);
+        self.hand_plain(now, plain, out);
+    }
+
+    /// Makes smoltcp acknowledge all that was received, by a byte that it has received before.
+    ///
+    /// Only smoltcp knows the window, and discards what lies behind the last one that it has announced.
+    pub(super) fn acknowledge(&mut self, now: Instant, out: &mut Outgoing<'_>) {
+        let Some(sending) = &self.sender.sending else {
+            return;
+        };
+        let plain = Plain {
+            flags: ACK,
+            sequence: self.sender.expected.wrapping_sub(1),
+            acknowledged: sending.first(),
+            window: self.window(),
+            payload: &[0],
+        };
+        self.hand_plain(now, plain, out);
+    }
+
+    fn hand_plain(&mut self, now: Instant, plain: Plain<'_>, out: &mut Outgoing<'_>) {
+        let ends = Tuple {
+            local: self.tuple.remote,
+            remote: self.tuple.local,
+        };
+        let mut packet = [0; 61];
+        let length = write_segment(&mut packet, ends, plain);
         self.take(now, &packet[..length], out);
     }
 

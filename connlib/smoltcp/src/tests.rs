@@ -1,3 +1,4 @@
+mod challenges;
 mod closed_window;
 mod closing;
 mod hostile;

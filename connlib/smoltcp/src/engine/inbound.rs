@@ -106,19 +106,11 @@ impl Engine {
             let mut inner = flow.lock();
             // It may have left the table meanwhile.
             if inner.slot.is_some() {
-                let is_doubtful =
-                    segment.has(SYN) || (segment.has(RST) && inner.is_guess(&segment));
-                let challenge = inner.sender.challenge().filter(|_| is_doubtful);
-                if let Some((sequence, expected)) = challenge {
-                    // RFC 5961 §3, §4: an end that has forgotten the connection resets it now.
-                    drop(inner);
-                    let challenge = Plain {
-                        flags: ACK,
-                        sequence,
-                        acknowledged: expected,
-                        ..Plain::default()
-                    };
-                    return self.answer(packet, |into| write_segment(into, tuple, challenge));
+                if inner.is_doubtful(&segment) {
+                    // An end that has forgotten the connection resets it now.
+                    self.limit_answers(packet)?;
+                    inner.challenge(&self.shared);
+                    return Ok(());
                 }
                 inner.receive(&self.shared, packet, &segment)?;
                 self.touch(&flow, &mut inner);
@@ -334,11 +326,8 @@ impl Engine {
         to: &Packet<'_>,
         write: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<(), Dropped> {
+        self.limit_answers(to)?;
         let shared = &self.shared;
-        let peer = shared.peer_of(to.source);
-        if !self.answers.take(peer, Instant::now()) {
-            return Err(Dropped::TooManyErrors);
-        }
         with_room(|room| {
             let length = write(&mut room[VNET_LEN..]);
             if length == 0 {
@@ -352,5 +341,14 @@ impl Engine {
             shared.counters.count_sent(length, false);
             Ok(())
         })
+    }
+
+    /// Counts an answer to a packet; fails if there were too many lately.
+    fn limit_answers(&mut self, to: &Packet<'_>) -> Result<(), Dropped> {
+        let peer = self.shared.peer_of(to.source);
+        match self.answers.take(peer, Instant::now()) {
+            true => Ok(()),
+            false => Err(Dropped::TooManyErrors),
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use convoy_packet::{counters::Dropped, segment::ACK};
 
 /// As the stack's SYN announces it.
-const SCALE: u32 = 3;
+pub(super) const SCALE: u32 = 3;
 const PIECE: usize = 20_000;
 const PROBES: usize = 3;
 

@@ -8,7 +8,7 @@ use super::{
 use convoy_packet::segment::{ACK, FIN, RST, Segment};
 
 /// The next segment of the stack that acknowledges up to this number.
-fn acknowledged(wire: &Wire, number: u32) -> Segment {
+pub(super) fn acknowledged(wire: &Wire, number: u32) -> Segment {
     loop {
         let segment = parsed(&wire.receive()).1;
         if segment.acknowledged == number {
@@ -17,7 +17,7 @@ fn acknowledged(wire: &Wire, number: u32) -> Segment {
     }
 }
 
-async fn read_to_end(stream: &mut Stream) -> Vec<u8> {
+pub(super) async fn read_to_end(stream: &mut Stream) -> Vec<u8> {
     let mut bytes = Vec::new();
     within(stream.read_to_end(&mut bytes)).await.unwrap();
     bytes
