@@ -83,7 +83,7 @@ pub(super) struct Inner {
     /// Where the other end's last segment ended, once both ends have closed.
     end: Option<u32>,
     /// The highest sequence number that was sent, and that was acknowledged.
-    highest: u32,
+    pub(super) highest: u32,
     acknowledged: u32,
     /// The last acknowledgement number and window announced to the other end.
     told: (u32, u16),
@@ -201,6 +201,15 @@ fn with_outgoing<R>(
     })
 }
 
+/// Whether a connection is not established yet.
+fn is_beginning(state: State) -> bool {
+    matches!(state, State::Listen | State::SynSent | State::SynReceived)
+}
+
+fn acknowledges_beyond(segment: &Segment, number: u32) -> bool {
+    segment.has(ACK) && (segment.acknowledged.wrapping_sub(number) as i32) > 0
+}
+
 impl Inner {
     pub(super) fn socket(&mut self) -> &mut Socket<'static> {
         self.sockets.get_mut(self.handle)
@@ -227,15 +236,8 @@ impl Inner {
         segment: &Segment,
     ) -> Result<(), Dropped> {
         let before = self.state();
-        let is_beginning = matches!(before, State::Listen | State::SynSent | State::SynReceived);
-        let acknowledges_beyond = |number: u32| {
-            let beyond = segment.acknowledged.wrapping_sub(number) as i32;
-            segment.has(ACK) && beyond > 0
-        };
-        if !is_beginning && acknowledges_beyond(self.highest) {
-            // smoltcp would take what waits to be sent for acknowledged.
-            return Err(Dropped::UnsentAcknowledged);
-        }
+        let is_beginning = is_beginning(before);
+        self.check_acknowledgement(segment)?;
         // Several segments at once are acknowledged at once.
         let is_several = segment.payload_len > self.mtu;
         let delay = if is_several {
@@ -260,6 +262,7 @@ impl Inner {
             }
             if is_behind_end {
                 self.hand(now, ACK, self.window(), out);
+                self.acknowledge(now, out);
             } else {
                 self.note_end(segment, is_acceptable && !is_beginning);
                 self.take_end(now, out);
@@ -267,7 +270,7 @@ impl Inner {
             self.limit(now, out);
             self.note_answers(out);
         });
-        let is_newer = is_acceptable && acknowledges_beyond(self.acknowledged);
+        let is_newer = is_acceptable && acknowledges_beyond(segment, self.acknowledged);
         if (is_beginning && segment.has(ACK)) || is_newer {
             self.acknowledged = segment.acknowledged;
         }
@@ -288,11 +291,20 @@ impl Inner {
     }
 
     /// Answers a doubtful segment with an acknowledgement of all that was received.
-    pub(super) fn challenge(&mut self, link: &Link) {
+    pub(super) fn challenge(&mut self, link: &Link, segment: &Segment) -> Result<(), Dropped> {
         with_outgoing(link, None, |out| {
             self.acknowledge(link.now(), out);
             self.note_answers(out);
         });
+        self.check_acknowledgement(segment)
+    }
+
+    /// Fails if a segment acknowledges what was not sent: smoltcp would take what waits to be sent for acknowledged.
+    fn check_acknowledgement(&self, segment: &Segment) -> Result<(), Dropped> {
+        match !is_beginning(self.state()) && acknowledges_beyond(segment, self.highest) {
+            true => Err(Dropped::UnsentAcknowledged),
+            false => Ok(()),
+        }
     }
 
     fn note_answers(&mut self, out: &mut Outgoing<'_>) {

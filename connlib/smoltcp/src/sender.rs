@@ -40,6 +40,8 @@ pub(super) struct Sender {
     scale: u8,
     /// Bytes that the other end takes.
     pub(super) window: u32,
+    /// The most that it has ever taken.
+    widest: u32,
     /// The last window given to smoltcp, unscaled, if known.
     told: Option<u16>,
     /// The number of the next byte from the other end.
@@ -81,11 +83,31 @@ impl Inner {
         }
     }
 
-    /// Whether a segment of a connection that was established may be forged, or the other end has forgotten that: it is
-    /// to be challenged (RFC 5961 §3, §4), and does nothing else.
+    /// Whether a segment may be forged, or come from an end that has forgotten the connection: if that is established,
+    /// the segment is to be challenged (RFC 5961 §3, §4, §5), and it does nothing else.
     pub(super) fn is_doubtful(&mut self, segment: &Segment) -> bool {
-        let was_established = self.sender.sending.is_some() && self.state() != State::Closed;
-        was_established && (segment.has(SYN) || (segment.has(RST) && self.is_guess(segment)))
+        match self.state() {
+            // The next SYN-ACK has an honest end repeat it with the number expected.
+            State::SynReceived => return segment.has(RST) && self.is_guess(segment),
+            State::Closed | State::Listen | State::SynSent => return false,
+            _ => {}
+        }
+        if segment.has(RST) && !segment.has(SYN) {
+            return self.is_guess(segment);
+        }
+        // To those without data two ends would answer each other for ever.
+        let is_data = segment.end() != segment.sequence;
+        segment.has(SYN) || (is_data && segment.has(ACK) && !self.is_plausible(segment))
+    }
+
+    /// Whether a segment acknowledges something that the other end can have received when it sent that (RFC 5961 §5).
+    fn is_plausible(&self, segment: &Segment) -> bool {
+        let Some(sending) = &self.sender.sending else {
+            return false;
+        };
+        let oldest = sending.first().wrapping_sub(self.sender.widest);
+        let range = self.highest.wrapping_sub(oldest);
+        segment.has(ACK) && segment.acknowledged.wrapping_sub(oldest) <= range
     }
 
     /// Whether a reset lies within the window but has not the number expected, so that it may be a guess: the other end
@@ -99,12 +121,10 @@ impl Inner {
 
     /// Whether a segment acknowledges less than another one that has overtaken it, and carries data or an end.
     pub(super) fn is_overtaken(&self, segment: &Segment) -> bool {
-        let is_old = |sending: &Sending| {
-            let behind = segment.acknowledged.wrapping_sub(sending.first()) as i32;
-            (-(1 << 30)..0).contains(&behind)
-        };
+        let is_old =
+            |sending: &Sending| (segment.acknowledged.wrapping_sub(sending.first()) as i32) < 0;
         let is_data = segment.flags & (SYN | RST) == 0 && segment.end() != segment.sequence;
-        is_data && segment.has(ACK) && self.sender.sending.as_ref().is_some_and(is_old)
+        is_data && self.is_plausible(segment) && self.sender.sending.as_ref().is_some_and(is_old)
     }
 
     /// Whether a segment carries bytes that lie behind the end of the stream: they are no part of it.
@@ -129,7 +149,8 @@ impl Inner {
 
     /// Notes the end of the stream if smoltcp has not taken it with its segment.
     pub(super) fn note_end(&mut self, segment: &Segment, is_acceptable: bool) {
-        if is_acceptable && segment.has(FIN) && self.is_receiving() {
+        let is_end = segment.flags & (SYN | RST | FIN) == FIN && self.is_plausible(segment);
+        if is_acceptable && is_end && self.is_receiving() {
             let end = segment.end().wrapping_sub(1);
             self.sender.end.get_or_insert(end);
         }
@@ -210,6 +231,7 @@ impl Inner {
         let is_pure =
             segment.payload_len == 0 && segment.flags & (SYN | FIN) == 0 && window == sender.window;
         sender.window = window;
+        sender.widest = sender.widest.max(window);
         sender.told = (scale == sender.scale).then_some(segment.window);
         let options = Options::parse(packet.payload(), segment.header_len);
         let acknowledgement = Acknowledgement {

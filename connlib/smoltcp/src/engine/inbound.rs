@@ -109,8 +109,7 @@ impl Engine {
                 if inner.is_doubtful(&segment) {
                     // An end that has forgotten the connection resets it now.
                     self.limit_answers(packet)?;
-                    inner.challenge(&self.shared);
-                    return Ok(());
+                    return inner.challenge(&self.shared, &segment);
                 }
                 inner.receive(&self.shared, packet, &segment)?;
                 self.touch(&flow, &mut inner);

@@ -87,6 +87,20 @@ async fn what_follows_the_end_of_a_stream_is_no_part_of_it() {
 }
 
 #[tokio::test]
+async fn what_follows_an_end_is_answered_with_how_far_the_stream_was_received() {
+    let (a, wire) = scene();
+    let (_stream, first) = opened(&a, &wire).await;
+    wire.send(&scaled(ACK | FIN, 512, 5, first, b"last"));
+    let gap = parsed(&wire.receive()).1;
+    wire.send(&scaled(ACK, 512, 9, first, b"junk"));
+    assert_eq!(parsed(&wire.receive()).1, gap);
+    wire.send(&scaled(ACK, 512, 1, first, b"more"));
+    let end = acknowledged(&wire, 10);
+    wire.send(&scaled(ACK, 512, 10, first, b"junk"));
+    assert_eq!(parsed(&wire.receive()).1, end);
+}
+
+#[tokio::test]
 async fn what_follows_an_end_that_has_overtaken_data_is_no_part_of_the_stream() {
     let (a, wire) = scene();
     let (mut stream, first) = opened(&a, &wire).await;
