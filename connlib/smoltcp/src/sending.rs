@@ -7,9 +7,9 @@
 //!
 //! Loss is found by bytes that were acknowledged selectively (RFC 6675), not by counting acknowledgements, as the other
 //! end may receive many segments as one; by the time at which segments were sent (RFC 8985); by probing the tail after
-//! two round trips; and by a timeout. If an acknowledgement comes too early to be the answer to what went again, nothing
-//! was lost (RFC 3522): the window is as before, and more segments may overtake one from then on. Numbers are those of
-//! TCP, times are microseconds.
+//! two round trips; and by a timeout. What is acknowledged too early for an answer to what went again was not lost
+//! (RFC 3522): more segments may overtake one from then on, and if that holds for all that went again since the window
+//! was cut, the window is as before. Numbers are those of TCP, times are microseconds.
 
 mod cubic;
 mod round_trip;
@@ -17,7 +17,7 @@ mod scoreboard;
 
 use cubic::Cubic;
 use round_trip::RoundTrip;
-use scoreboard::{Arrived, MOST_CUT, MOST_PIECES, Piece, Scoreboard, State, is_before};
+use scoreboard::{Arrived, Copies, MOST_CUT, MOST_PIECES, Piece, Scoreboard, State, is_before};
 
 /// Segments that overtake a lost one, and acknowledgements that tell so without SACK.
 const THRESHOLD: u32 = 3;
@@ -37,8 +37,8 @@ pub(super) struct Sending {
     newest: i64,
     /// Until this number is acknowledged, losses are part of the same event.
     recovery: Option<u32>,
-    /// The congestion window before that event, in case nothing was lost; boxed, as few connections have one.
-    before: Option<Box<Cubic>>,
+    /// Kept in case nothing was lost; boxed, as few connections have one.
+    before: Option<Box<Before>>,
     /// Segments that overtake a lost one: more once one was overtaken that was not lost.
     threshold: u32,
     /// Whether that event was a timeout, after which the window grows at once.
@@ -52,6 +52,16 @@ pub(super) struct Sending {
     /// Acknowledgements of nothing new, from an end without SACK.
     duplicates: u32,
     has_sack: bool,
+}
+
+/// The congestion window before it was cut.
+#[derive(Debug)]
+struct Before {
+    control: Cubic,
+    /// When it was cut.
+    cut: i64,
+    /// Whether something was only overtaken that was sent again since.
+    is_reordered: bool,
 }
 
 /// An acknowledgement.
@@ -107,7 +117,7 @@ impl Sending {
             }
             Some(last)
                 if last.state == State::InFlight
-                    && !last.is_resent
+                    && last.copies == Copies::One
                     && now - last.sent <= SAME_TIME =>
             {
                 last.end = end;
@@ -116,7 +126,7 @@ impl Sending {
                 end,
                 sent: now,
                 state: State::InFlight,
-                is_resent: false,
+                copies: Copies::One,
             }),
         }
     }
@@ -133,16 +143,15 @@ impl Sending {
         self.has_sack |= !it.blocks.is_empty();
         let was_full = self.is_full();
         let has_advanced = it.number != self.board.first;
-        let mut arrived = Arrived::default();
+        let cut = self.before.as_ref().map_or(i64::MAX, |it| it.cut);
+        let mut arrived = Arrived::new(cut);
         self.board.drop_before(it.number, &mut arrived);
         for (start, end) in it.blocks {
             self.board.hold(*start, *end, &mut arrived);
         }
         self.board.tidy();
         self.learn(now, &arrived);
-        if self.was_mistaken(now, &arrived) {
-            self.undo(now);
-        }
+        self.judge(now, &arrived);
         if has_advanced || arrived.bytes > 0 {
             self.progress = now;
             self.is_probed = false;
@@ -161,7 +170,7 @@ impl Sending {
         }
         let has_lost = self.find_lost(has_advanced);
         if has_lost && self.recovery.is_none() {
-            self.before = Some(Box::new(self.control.clone()));
+            self.remember(now);
             self.control.cut();
             self.recovery = Some(self.board.next);
             self.grant = self.mss;
@@ -198,8 +207,7 @@ impl Sending {
             return true;
         }
         if self.times.timeouts() == 0 {
-            self.before
-                .get_or_insert_with(|| Box::new(self.control.clone()));
+            self.remember(now);
             self.control.collapse();
         }
         self.times.back_off();
@@ -325,23 +333,48 @@ impl Sending {
         }
     }
 
-    /// Whether something has arrived that was sent again too late to be the cause (RFC 3522).
-    fn was_mistaken(&self, now: i64, arrived: &Arrived) -> bool {
-        let is_too_early = |sent: i64| now - sent < self.times.least() / 2;
-        self.before.is_some() && arrived.resent.is_some_and(is_too_early)
+    /// Remembers the congestion window that is about to be cut.
+    fn remember(&mut self, now: i64) {
+        self.before = Some(Box::new(Before {
+            control: self.control.clone(),
+            cut: now,
+            is_reordered: false,
+        }));
+    }
+
+    /// Judges the last cut by what was sent again since (RFC 3522): it was a mistake if all of that has arrived, and too
+    /// early to be the answer.
+    fn judge(&mut self, now: i64, arrived: &Arrived) {
+        let Some((before, (oldest, newest))) = self.before.as_mut().zip(arrived.again) else {
+            return;
+        };
+        let cut = before.cut;
+        let is_early = |sent: i64| now - sent < self.times.least() / 2;
+        if is_early(newest) && !std::mem::replace(&mut before.is_reordered, true) {
+            self.threshold = (2 * self.threshold).min(MOST_THRESHOLD);
+        }
+        if !is_early(oldest) && !self.is_collapsed {
+            // It was probably lost. A timeout takes everything for lost, of which the first that is late says little.
+            self.before = None;
+        } else if is_early(newest) {
+            let mut pieces = self.board.pieces.iter();
+            if !pieces.any(|it| it.was_sent_again(cut)) {
+                self.undo(now);
+            }
+        }
     }
 
     /// Takes the last event back: nothing was lost, but overtaken or late.
     fn undo(&mut self, now: i64) {
         if let Some(before) = self.before.take() {
-            self.control = *before;
+            self.control = before.control;
             self.control.set_mss(self.mss);
         }
         (self.recovery, self.is_collapsed, self.grant) = (None, false, 0);
-        self.threshold = (2 * self.threshold).min(MOST_THRESHOLD);
         for piece in &mut self.board.pieces {
             if piece.state == State::Lost {
                 (piece.state, piece.sent) = (State::InFlight, now);
+                piece.copies = Copies::Unknown;
             }
         }
         self.board.tidy();
@@ -365,7 +398,7 @@ impl Sending {
             match piece.state {
                 State::Held => above += piece.end.wrapping_sub(from),
                 State::InFlight => {
-                    let is_overtaken = !piece.is_resent && above >= overtaken;
+                    let is_overtaken = piece.copies != Copies::Several && above >= overtaken;
                     // Without SACK, what has arrived behind a hole is not known.
                     if is_overtaken || (self.has_sack && piece.sent < late) {
                         piece.state = State::Lost;
@@ -409,7 +442,7 @@ impl Sending {
             .is_some_and(|it| it.state == State::Held);
         for piece in &mut self.board.pieces {
             if piece.state != State::Held || has_reneged {
-                (piece.state, piece.is_resent) = (State::Lost, true);
+                (piece.state, piece.copies) = (State::Lost, Copies::Several);
                 piece.sent = self.progress;
             }
         }
@@ -424,7 +457,7 @@ impl Sending {
         let mut from = self.board.first;
         for piece in &mut self.board.pieces {
             if !is_before(from, start) && !is_before(end, piece.end) {
-                (piece.state, piece.is_resent) = (State::InFlight, true);
+                (piece.state, piece.copies) = (State::InFlight, Copies::Several);
                 piece.sent = now;
             }
             from = piece.end;

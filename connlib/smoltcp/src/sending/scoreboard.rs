@@ -23,9 +23,21 @@ pub(super) struct Scoreboard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) end: u32,
+    /// When it was sent last, or from when it is waited for.
     pub(super) sent: i64,
     pub(super) state: State,
-    pub(super) is_resent: bool,
+    pub(super) copies: Copies,
+}
+
+/// What the arrival of a piece tells about the time at which that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copies {
+    /// It was sent once.
+    One,
+    /// It was sent again, or is to be after a timeout.
+    Several,
+    /// It was taken for lost by mistake, and the time is that of finding that out.
+    Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +120,7 @@ impl Scoreboard {
         let end = self.first.wrapping_add(mss);
         self.split(end);
         match self.pieces.front_mut() {
-            Some(piece) if piece.state == State::InFlight && !piece.is_resent => {
+            Some(piece) if piece.state == State::InFlight && piece.copies != Copies::Several => {
                 piece.state = State::Lost;
                 true
             }
@@ -144,36 +156,59 @@ impl Scoreboard {
 }
 
 impl Piece {
+    /// Whether it is under way since it was sent again, at or after this time.
+    pub(super) fn was_sent_again(&self, since: i64) -> bool {
+        self.state == State::InFlight && self.copies == Copies::Several && self.sent >= since
+    }
+
     /// Whether another piece behind this one needs not be told apart from it.
     fn is_like(&self, next: &Self) -> bool {
         let is_same = match self.state {
             State::Held => true,
-            State::Lost => self.is_resent == next.is_resent,
-            State::InFlight => self.is_resent == next.is_resent && self.sent == next.sent,
+            State::Lost => self.copies == next.copies,
+            State::InFlight => self.copies == next.copies && self.sent == next.sent,
         };
         self.state == next.state && is_same
     }
 }
 
 /// Bytes that have arrived according to an acknowledgement, and when the newest of them were sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) bytes: u32,
     pub(super) fresh: Option<i64>,
     pub(super) resent: Option<i64>,
+    /// When the oldest and the newest of them were sent again, if that was at or after `since`.
+    pub(super) again: Option<(i64, i64)>,
+    since: i64,
 }
 
 impl Arrived {
+    pub(super) fn new(since: i64) -> Self {
+        Self {
+            bytes: 0,
+            fresh: None,
+            resent: None,
+            again: None,
+            since,
+        }
+    }
+
     fn add(&mut self, piece: &Piece, bytes: u32) {
         if piece.state == State::Held || bytes == 0 {
             return;
         }
         self.bytes += bytes;
-        let newest = match piece.is_resent {
-            true => &mut self.resent,
-            false => &mut self.fresh,
+        let newest = match piece.copies {
+            Copies::One => &mut self.fresh,
+            Copies::Several => &mut self.resent,
+            Copies::Unknown => return,
         };
         *newest = (*newest).max(Some(piece.sent));
+        if piece.was_sent_again(self.since) {
+            let (oldest, newest) = self.again.unwrap_or((piece.sent, piece.sent));
+            self.again = Some((oldest.min(piece.sent), newest.max(piece.sent)));
+        }
     }
 }
 
