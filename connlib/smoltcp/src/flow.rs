@@ -17,7 +17,7 @@ use smoltcp::{
 use super::{
     link::Link,
     memory::{Memory, Sizes},
-    phy::{Again, Outgoing, Phy},
+    phy::{Again, Outgoing, Phy, announced},
     room::with_room,
     sender::Sender,
     sending::Sending,
@@ -25,7 +25,7 @@ use super::{
 use convoy_packet::{
     counters::Dropped,
     packet::Packet,
-    segment::{ACK, Segment, Tuple},
+    segment::{ACK, Plain, Segment, Tuple},
 };
 
 /// Time limit for an answer to our SYN.
@@ -79,13 +79,13 @@ pub(super) struct Inner {
     /// Whether it is in the list of those that have received something in this batch.
     pub(super) is_touched: bool,
     /// Where its last segment ended, and what that acknowledged.
-    pub(super) last: (u32, u32),
+    last: (u32, u32),
     /// Where the other end's last segment ended, once both ends have closed.
     end: Option<u32>,
     /// The highest sequence number that was sent, and that was acknowledged.
     pub(super) highest: u32,
     acknowledged: u32,
-    /// The last acknowledgement number and window announced to the other end.
+    /// The last acknowledgement number told to the other end, and smoltcp's window.
     told: (u32, u16),
     /// When a segment was last received.
     heard: Instant,
@@ -316,6 +316,17 @@ impl Inner {
     /// Whether both ends have closed, and the other one was told so.
     pub(super) fn has_acknowledged_end(&self) -> bool {
         self.state() == State::TimeWait && self.end == Some(self.last.1)
+    }
+
+    /// Returns the last acknowledgement that was sent.
+    pub(super) fn last_acknowledgement(&self) -> Plain<'static> {
+        Plain {
+            flags: ACK,
+            sequence: self.last.0,
+            acknowledged: self.last.1,
+            window: announced(self.told.1),
+            payload: &[],
+        }
     }
 
     pub(super) fn take(&mut self, now: Instant, packet: &[u8], out: &mut Outgoing<'_>) {

@@ -257,12 +257,17 @@ fn write_headers(
     length
 }
 
-/// Writes the virtio header, the sum of the pseudo-header where the checksum is to be, and a window that does not
-/// shrink; returns the segment as it was.
+/// Returns the window to be announced for one of smoltcp, which must not shrink.
 ///
 /// smoltcp rounds the window down to what its scale can express, so that the right edge moves back as segments arrive,
 /// by less than one unit; then it cuts off what the other end has sent up to the former edge, which costs a timeout
 /// of a second. One unit less is announced (RFC 7323, 2.4).
+pub(super) fn announced(window: u16) -> u16 {
+    window.saturating_sub(1)
+}
+
+/// Writes the virtio header, the sum of the pseudo-header where the checksum is to be, and the window; returns the
+/// segment as it was.
 fn seal(message: &mut [u8], segment: Option<u16>) -> Option<Segment> {
     let (vnet, packet) = message.split_at_mut(VNET_LEN);
     let (at, gso_type) = match packet[0] >> 4 {
@@ -275,7 +280,7 @@ fn seal(message: &mut [u8], segment: Option<u16>) -> Option<Segment> {
     let window = match tcp.has(SYN) {
         // Not scaled.
         true => tcp.window,
-        false => tcp.window.saturating_sub(1),
+        false => announced(tcp.window),
     };
     let sum = pseudo_sum(parsed.source, parsed.destination, parsed.protocol, length);
     packet[at + 14..at + 16].copy_from_slice(&window.to_be_bytes());

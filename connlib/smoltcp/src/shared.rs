@@ -210,7 +210,9 @@ impl Shared {
         let mut table = self.table();
         table.remove(slot, inner.deadline.take());
         if let Some(tuple) = waits {
-            table.time_wait.add(tuple, inner.last, self.now());
+            table
+                .time_wait
+                .add(tuple, inner.last_acknowledgement(), self.now());
         }
         inner.slot = None;
         self.counters.flows_closed.add(1);

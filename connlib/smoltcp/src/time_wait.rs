@@ -4,22 +4,22 @@ use std::collections::{HashMap, VecDeque};
 
 use smoltcp::time::Instant;
 
-use convoy_packet::segment::Tuple;
+use convoy_packet::segment::{Plain, Tuple};
 
 /// How long an end is answered, in microseconds: a few times a round trip and a retransmission.
 const LIFE: i64 = 10_000_000;
 /// With more, the oldest are forgotten; their other ends are reset if they ask.
 const MOST: usize = 4096;
 
-/// The last sequence number and acknowledgement of each.
+/// The last acknowledgement of each.
 #[derive(Debug, Default)]
 pub(super) struct TimeWait {
-    last: HashMap<Tuple, ((u32, u32), i64)>,
+    last: HashMap<Tuple, (Plain<'static>, i64)>,
     order: VecDeque<(i64, Tuple)>,
 }
 
 impl TimeWait {
-    pub(super) fn add(&mut self, tuple: Tuple, last: (u32, u32), now: Instant) {
+    pub(super) fn add(&mut self, tuple: Tuple, last: Plain<'static>, now: Instant) {
         let now = now.total_micros();
         let is_old = |(ends, _): &(i64, Tuple)| *ends <= now;
         while self.order.front().is_some_and(is_old) || self.order.len() >= MOST {
@@ -38,8 +38,8 @@ impl TimeWait {
         self.last.contains_key(tuple)
     }
 
-    /// Returns the sequence and acknowledgement numbers to answer with.
-    pub(super) fn find(&self, tuple: &Tuple) -> Option<(u32, u32)> {
+    /// Returns the acknowledgement to answer with.
+    pub(super) fn find(&self, tuple: &Tuple) -> Option<Plain<'static>> {
         self.last.get(tuple).map(|(last, _)| *last)
     }
 

@@ -151,16 +151,9 @@ impl Engine {
         if segment.has(RST) {
             return Ok(());
         }
-        if let Some((sequence, acknowledged)) = waiting {
+        if let Some(last) = waiting {
             if segment.has(FIN) || segment.payload_len > 0 {
-                // Nothing follows the end that it acknowledges: the window does not matter.
-                let again = Plain {
-                    flags: ACK,
-                    sequence,
-                    acknowledged,
-                    ..Plain::default()
-                };
-                self.answer(packet, |into| write_segment(into, tuple, again))?;
+                self.answer(packet, |into| write_segment(into, tuple, last))?;
             }
             return Ok(());
         }

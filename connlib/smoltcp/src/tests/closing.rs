@@ -72,6 +72,20 @@ async fn both_ends_that_close_at_once_are_rid_of_the_connection_although_one_end
 }
 
 #[tokio::test]
+async fn an_end_that_is_repeated_is_answered_as_before_once_the_connection_is_gone() {
+    let (a, wire) = scene();
+    let (mut stream, first) = opened(&a, &wire).await;
+    stream.shutdown().await.unwrap();
+    assert!(parsed(&wire.receive()).1.has(FIN));
+    let end = scaled(ACK | FIN, 512, 1, first.wrapping_add(1), &[]);
+    wire.send(&end);
+    let last = acknowledged(&wire, 2);
+    until(|| a.flows() == 0).await;
+    wire.send(&end);
+    assert_eq!(parsed(&wire.receive()).1, last);
+}
+
+#[tokio::test]
 async fn what_follows_the_end_of_a_stream_is_no_part_of_it() {
     let (a, wire) = scene();
     let (mut stream, first) = opened(&a, &wire).await;

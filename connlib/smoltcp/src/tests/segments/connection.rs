@@ -144,7 +144,9 @@ impl Connection {
             .wrapping_sub(self.first.wrapping_add(1)) as usize;
         assert!(acknowledged <= self.length + 1, "never sent");
         if acknowledged >= self.acknowledged {
-            (self.acknowledged, self.room) = (acknowledged, segment.window.into());
+            let (edge, room) = (self.acknowledged + self.room, segment.window.into());
+            assert!(acknowledged + room >= edge, "{segment:?}: {self:?}");
+            (self.acknowledged, self.room) = (acknowledged, room);
         }
         // A keepalive begins one byte before.
         let from = segment.sequence.wrapping_sub(first.wrapping_add(1)) as i32;
