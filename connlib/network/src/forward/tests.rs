@@ -1,3 +1,4 @@
+mod policy;
 mod proxies;
 mod tcp;
 mod udp;

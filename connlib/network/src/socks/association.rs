@@ -200,7 +200,7 @@ impl Sockets {
             });
             usable.ok_or(refusal)
         });
-        let waiting = routes.names.found(name, address.ok());
+        let waiting = routes.names.found(name, address);
         match address {
             Ok(address) => {
                 routes.targets.insert(address);
@@ -213,7 +213,7 @@ impl Sockets {
                 }
             }
             Err(refusal) => {
-                counters.refuse(refusal);
+                waiting.iter().for_each(|_| counters.refuse(refusal));
                 counters.drop_datagrams(waiting.len());
             }
         }
@@ -297,6 +297,10 @@ impl Routes {
     ) -> Option<SocketAddr> {
         match self.names.route(&name, payload) {
             Route::To(address) => return Some(address),
+            Route::Refused(refusal) => {
+                counters.refuse(refusal);
+                counters.drop_datagrams(1);
+            }
             Route::LookUp => self.unknown.push(name),
             Route::Waits => {}
             Route::Dropped => counters.drop_datagrams(1),

@@ -8,11 +8,13 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::{counters::Refusal, expiry::RETRY};
+
 /// Targets that may answer; another one replaces the one that was silent longest.
 const MAX_TARGETS: usize = 1024;
 /// Names that are remembered.
 const MAX_NAMES: usize = 64;
-/// Time for which a name's address is remembered.
+/// Time for which a name's address is remembered; a failure only for [`RETRY`].
 const NAME_LIFE: Duration = Duration::from_secs(60);
 /// Names that are looked up at once, and datagrams and bytes that wait for that.
 const MAX_LOOKUPS: usize = 16;
@@ -55,10 +57,10 @@ impl Targets {
     }
 }
 
-/// Names whose addresses are known, and datagrams for those whose are not yet.
+/// Names whose addresses are known, or why none may be used, and datagrams for those that are being looked up.
 #[derive(Default)]
 pub(super) struct Names {
-    known: HashMap<Named, (SocketAddr, Instant)>,
+    known: HashMap<Named, (Result<SocketAddr, Refusal>, Instant)>,
     pending: HashMap<Named, Vec<Vec<u8>>>,
     early: usize,
     early_bytes: usize,
@@ -68,6 +70,7 @@ pub(super) struct Names {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     To(SocketAddr),
+    Refused(Refusal),
     /// It waits, and the name is to be looked up.
     LookUp,
     Waits,
@@ -78,10 +81,10 @@ pub(super) enum Route {
 impl Names {
     /// Finds a name's address, or keeps the datagram until that is known.
     pub(super) fn route(&mut self, name: &Named, datagram: &[u8]) -> Route {
-        if let Some((address, end)) = self.known.get(name)
+        if let Some((found, end)) = self.known.get(name)
             && Instant::now() < *end
         {
-            return Route::To(*address);
+            return found.map_or_else(Route::Refused, Route::To);
         }
         let is_new = !self.pending.contains_key(name);
         let is_full =
@@ -97,23 +100,27 @@ impl Names {
     }
 
     /// Records the outcome of a look-up; returns the datagrams that have waited for it.
-    pub(super) fn found(&mut self, name: Named, address: Option<SocketAddr>) -> Vec<Vec<u8>> {
+    pub(super) fn found(
+        &mut self,
+        name: Named,
+        found: Result<SocketAddr, Refusal>,
+    ) -> Vec<Vec<u8>> {
         let waiting = self.pending.remove(&name).unwrap_or_default();
         self.early -= waiting.len();
         self.early_bytes -= waiting.iter().map(Vec::len).sum::<usize>();
-        if let Some(address) = address {
-            if self.known.len() >= MAX_NAMES {
-                self.known.clear();
-            }
-            self.known
-                .insert(name, (address, Instant::now() + NAME_LIFE));
+        if self.known.len() >= MAX_NAMES {
+            self.known.clear();
         }
+        let life = if found.is_ok() { NAME_LIFE } else { RETRY };
+        self.known.insert(name, (found, Instant::now() + life));
         waiting
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     fn target(number: u16) -> SocketAddr {
@@ -144,15 +151,31 @@ mod tests {
         }
         assert_eq!(names.route(&name(MAX_LOOKUPS), b"x"), Route::Dropped);
         assert_eq!(names.route(&name(1), &[0; MAX_EARLY_BYTES]), Route::Dropped);
-        let waited = names.found(name(0), Some(target(7)));
+        let waited = names.found(name(0), Ok(target(7)));
         assert_eq!(waited, [b"first".to_vec(), b"second".to_vec()]);
         assert_eq!(names.route(&name(0), b"third"), Route::To(target(7)));
         for number in 1..MAX_LOOKUPS {
-            names.found(name(number), None);
+            names.found(name(number), Err(Refusal::UnknownName));
         }
         assert_eq!(
             (names.early, names.early_bytes, names.pending.len()),
             (0, 0, 0)
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_remembered_for_a_second_and_within_the_same_bound() {
+        let mut names = Names::default();
+        let name = |number: usize| (format!("{number}.example"), 53);
+        for number in 0..1_000 {
+            assert_eq!(names.route(&name(number), b"x"), Route::LookUp);
+            let waited = names.found(name(number), Err(Refusal::Forbidden));
+            assert_eq!(waited, [b"x"]);
+            let refused = Route::Refused(Refusal::Forbidden);
+            assert_eq!(names.route(&name(number), b"y"), refused);
+            assert!(names.known.len() <= MAX_NAMES);
+        }
+        advance(RETRY).await;
+        assert_eq!(names.route(&name(999), b"z"), Route::LookUp);
     }
 }

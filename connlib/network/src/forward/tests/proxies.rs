@@ -5,7 +5,6 @@ use fast_socks5::{
 };
 
 use super::*;
-use crate::translators::tests::{LOOPBACK, named_when_asked};
 
 #[tokio::test]
 async fn socks5_connects_to_addresses_and_to_names() {
@@ -184,7 +183,7 @@ async fn an_association_without_datagrams_ends_although_its_connection_lasts() {
 }
 
 /// A connection that keeps an association, and where its datagrams go.
-async fn associate(scene: &Scene) -> (TcpStream, SocketAddr) {
+pub(super) async fn associate(scene: &Scene) -> (TcpStream, SocketAddr) {
     let mut control = scene.connect().await;
     control.write_all(&[5, 1, 0]).await.unwrap();
     within(control.read_exact(&mut [0; 2])).await.unwrap();
@@ -258,99 +257,6 @@ impl Network for Hasty {
 }
 
 #[tokio::test]
-async fn targets_are_checked_once_their_names_are_resolved() {
-    let echo = echo().await;
-    for (is_trusting, allow, status) in [
-        (false, None, "403"),
-        (false, Some("127.0.0.1/32"), "200"),
-        (true, None, "200"),
-    ] {
-        let guarded = crate::network::Guarded {
-            // Every name is one of this host's.
-            network: Arc::new(Named(vec![echo])),
-            policy: crate::policy::Policy {
-                allow: allow.into_iter().map(|it| it.parse().unwrap()).collect(),
-                ..crate::policy::Policy::default()
-            },
-            is_trusting,
-        };
-        let service = Service::HttpConnect(None);
-        let far = Arc::new(guarded);
-        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
-        for target in [echo.to_string(), format!("name.example:{}", echo.port())] {
-            let mut client = scene.connect().await;
-            let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
-            client.write_all(request.as_bytes()).await.unwrap();
-            let answer = answer(&mut client).await;
-            assert_eq!(answer.split(' ').nth(1), Some(status), "{target}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn datagrams_for_a_name_go_to_the_first_of_its_addresses_that_may_be_reached() {
-    let (allowed, other) = (
-        UdpSocket::bind(loopback()).await.unwrap(),
-        UdpSocket::bind("127.0.0.2:0").await.unwrap(),
-    );
-    let addresses = [&other, &allowed].map(|it| it.local_addr().unwrap());
-    let guarded = crate::network::Guarded {
-        network: Arc::new(Named(addresses.into())),
-        policy: crate::policy::Policy {
-            allow: vec!["127.0.0.1/32".parse().unwrap()],
-            ..crate::policy::Policy::default()
-        },
-        is_trusting: false,
-    };
-    let service = Service::Socks5(None);
-    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(guarded)).await;
-    let (_control, relay) = associate(&scene).await;
-    let client = UdpSocket::bind(loopback()).await.unwrap();
-    let header = new_udp_header(("name.example", 80)).unwrap();
-    let datagram = [&header[..], b"question"].concat();
-    client.send_to(&datagram, relay).await.unwrap();
-    let mut question = [0; 100];
-    let (length, _) = within(allowed.recv_from(&mut question)).await.unwrap();
-    assert_eq!(&question[..length], b"question");
-}
-
-#[tokio::test]
-async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() {
-    let behind = SocketAddr::new(LOOPBACK.parse().unwrap(), 80);
-    let guarded = || crate::network::Guarded {
-        network: Arc::new(Named(vec![behind])),
-        policy: crate::policy::Policy {
-            translators: named_when_asked(),
-            ..crate::policy::Policy::default()
-        },
-        is_trusting: false,
-    };
-    for target in [behind.to_string(), "name.example:80".to_owned()] {
-        let service = Service::HttpConnect(None);
-        let far = Arc::new(guarded());
-        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
-        let mut client = scene.connect().await;
-        let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
-        client.write_all(request.as_bytes()).await.unwrap();
-        let answer = answer(&mut client).await;
-        assert_eq!(answer.split(' ').nth(1), Some("403"), "{target}");
-    }
-    for header in [
-        new_udp_header(behind).unwrap(),
-        new_udp_header(("name.example", 80)).unwrap(),
-    ] {
-        let service = Service::Socks5(None);
-        let far = Arc::new(guarded());
-        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
-        let (_control, relay) = associate(&scene).await;
-        let client = UdpSocket::bind(loopback()).await.unwrap();
-        client.send_to(&header, relay).await.unwrap();
-        scene.until_refused(Refusal::Forbidden, 1).await;
-        assert_eq!(scene.forwarder.totals().bytes_out, 0);
-    }
-}
-
-#[tokio::test]
 async fn http_says_why_not() {
     let (echo, closed) = (echo().await, closed_port().await);
     let right = STANDARD.encode("alice:sesame");
@@ -397,7 +303,7 @@ async fn http_says_why_not() {
 }
 
 /// The head of an answer.
-async fn answer(client: &mut TcpStream) -> String {
+pub(super) async fn answer(client: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(within(client.read_u8()).await.unwrap());

@@ -1,0 +1,164 @@
+//! Targets that clients name and a policy allows or denies.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fast_socks5::new_udp_header;
+
+use super::{
+    proxies::{answer, associate},
+    *,
+};
+use crate::{
+    expiry::RETRY,
+    network::Guarded,
+    policy::Policy,
+    translators::tests::{LOOPBACK, named_when_asked},
+};
+
+#[tokio::test]
+async fn targets_are_checked_once_their_names_are_resolved() {
+    let echo = echo().await;
+    for (is_trusting, allow, status) in [
+        (false, None, "403"),
+        (false, Some("127.0.0.1/32"), "200"),
+        (true, None, "200"),
+    ] {
+        let guarded = Guarded {
+            // Every name is one of this host's.
+            network: Arc::new(Named(vec![echo])),
+            policy: Policy {
+                allow: allow.into_iter().map(|it| it.parse().unwrap()).collect(),
+                ..Policy::default()
+            },
+            is_trusting,
+        };
+        let service = Service::HttpConnect(None);
+        let far = Arc::new(guarded);
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        for target in [echo.to_string(), format!("name.example:{}", echo.port())] {
+            let mut client = scene.connect().await;
+            let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+            client.write_all(request.as_bytes()).await.unwrap();
+            let answer = answer(&mut client).await;
+            assert_eq!(answer.split(' ').nth(1), Some(status), "{target}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn datagrams_for_a_name_go_to_the_first_of_its_addresses_that_may_be_reached() {
+    let (allowed, other) = (
+        UdpSocket::bind(loopback()).await.unwrap(),
+        UdpSocket::bind("127.0.0.2:0").await.unwrap(),
+    );
+    let addresses = [&other, &allowed].map(|it| it.local_addr().unwrap());
+    let guarded = Guarded {
+        network: Arc::new(Named(addresses.into())),
+        policy: Policy {
+            allow: vec!["127.0.0.1/32".parse().unwrap()],
+            ..Policy::default()
+        },
+        is_trusting: false,
+    };
+    let service = Service::Socks5(None);
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(guarded)).await;
+    let (_control, relay) = associate(&scene).await;
+    let client = UdpSocket::bind(loopback()).await.unwrap();
+    let header = new_udp_header(("name.example", 80)).unwrap();
+    let datagram = [&header[..], b"question"].concat();
+    client.send_to(&datagram, relay).await.unwrap();
+    let mut question = [0; 100];
+    let (length, _) = within(allowed.recv_from(&mut question)).await.unwrap();
+    assert_eq!(&question[..length], b"question");
+}
+
+#[tokio::test]
+async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() {
+    let behind = SocketAddr::new(LOOPBACK.parse().unwrap(), 80);
+    let guarded = || Guarded {
+        network: Arc::new(Named(vec![behind])),
+        policy: Policy {
+            translators: named_when_asked(),
+            ..Policy::default()
+        },
+        is_trusting: false,
+    };
+    for target in [behind.to_string(), "name.example:80".to_owned()] {
+        let service = Service::HttpConnect(None);
+        let far = Arc::new(guarded());
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        let mut client = scene.connect().await;
+        let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let answer = answer(&mut client).await;
+        assert_eq!(answer.split(' ').nth(1), Some("403"), "{target}");
+    }
+    for header in [
+        new_udp_header(behind).unwrap(),
+        new_udp_header(("name.example", 80)).unwrap(),
+    ] {
+        let service = Service::Socks5(None);
+        let far = Arc::new(guarded());
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        let (_control, relay) = associate(&scene).await;
+        let client = UdpSocket::bind(loopback()).await.unwrap();
+        client.send_to(&header, relay).await.unwrap();
+        scene.until_refused(Refusal::Forbidden, 1).await;
+        assert_eq!(scene.forwarder.totals().bytes_out, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_denied_is_looked_up_once_a_second_and_each_datagram_is_counted() {
+    let counting = Arc::new(Counting {
+        named: Named(vec![loopback()]),
+        lookups: AtomicUsize::new(0),
+    });
+    let network: Arc<dyn Network> = Arc::clone(&counting) as _;
+    let guarded = Guarded {
+        network,
+        policy: Policy::default(),
+        is_trusting: false,
+    };
+    let service = Service::Socks5(None);
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(guarded)).await;
+    let (_control, relay) = associate(&scene).await;
+    let client = UdpSocket::bind(loopback()).await.unwrap();
+    let header = new_udp_header(("name.example", 80)).unwrap();
+    tokio::time::pause();
+    for (count, lookups) in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)] {
+        if count == 4 {
+            tokio::time::advance(RETRY).await;
+        }
+        client.send_to(&header, relay).await.unwrap();
+        scene.until_refused(Refusal::Forbidden, count).await;
+        assert_eq!(counting.lookups.load(Ordering::Relaxed), lookups);
+    }
+    assert_eq!(scene.forwarder.totals().dropped, 5);
+}
+
+/// A network that counts look-ups.
+#[derive(Debug)]
+struct Counting {
+    named: Named,
+    lookups: AtomicUsize,
+}
+
+impl Network for Counting {
+    fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        self.named.resolve(name, port)
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        self.named.connect(to)
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        self.named.listen(at)
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        self.named.datagrams(at)
+    }
+}
