@@ -192,6 +192,12 @@ impl Question<'_> {
 fn failure(error: &NetError) -> Failure {
     match error {
         error if error.is_nx_domain() => Failure::Unknown,
+        // Of a server that looks no names up (RFC 2308 §2.2).
+        NetError::Dns(DnsError::NoRecordsFound(none))
+            if none.ns.is_some() && none.soa.is_none() =>
+        {
+            Failure::Refused("it refers to other servers".to_owned())
+        }
         NetError::Dns(DnsError::NoRecordsFound(_)) => Failure::NotFound,
         NetError::Dns(DnsError::ResponseCode(code)) => Failure::Refused(code.to_string()),
         NetError::Timeout => Failure::Silence,

@@ -36,10 +36,7 @@ pub(super) async fn exchange(
         response = ask(server, question, false).await?;
     }
     match response.code() {
-        // It looks no names up.
-        ResponseCode::NoError if response.is_referral() => {
-            Err(DnsError::ResponseCode(ResponseCode::Refused).into())
-        }
+        _ if response.is_referral() => Err(DnsError::ResponseCode(ResponseCode::Refused).into()),
         ResponseCode::NoError | ResponseCode::NXDomain | ResponseCode::YXDomain => Ok(response),
         code => Err(DnsError::ResponseCode(code).into()),
     }

@@ -1,5 +1,7 @@
 //! Against a name server played by the test, on loopback.
 
+mod suffixes;
+
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, UdpSocket},
@@ -9,6 +11,9 @@ use super::*;
 
 const A: u16 = 1;
 const AAAA: u16 = 28;
+const NXDOMAIN: u8 = 3;
+/// 2001:db8::1.
+const DOCUMENTATION: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const NAME: &str = "vpn.example.org";
 
 /// The answers to a query, given its type.
@@ -19,11 +24,7 @@ fn both_families_are_asked_for() {
     let outcome = ask(|query, family| {
         vec![match family {
             A => found(query, A, &[192, 0, 2, 1]),
-            _ => found(
-                query,
-                AAAA,
-                &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-            ),
+            _ => found(query, AAAA, &DOCUMENTATION),
         }]
     });
     let mut addresses = outcome.unwrap();
@@ -56,7 +57,6 @@ fn a_server_that_never_answers_for_one_family_does_not_hold_up_the_other() {
 #[test]
 fn a_name_that_does_not_exist_and_a_server_that_fails_are_told_apart() {
     const SERVFAIL: u8 = 2;
-    const NXDOMAIN: u8 = 3;
     let outcome = ask(|query, _| vec![without_records(query, NXDOMAIN)]);
     assert_eq!(outcome, Err(Failure::Unknown));
     let outcome = ask(|query, _| vec![without_records(query, SERVFAIL)]);
@@ -143,11 +143,7 @@ fn what_is_no_answer_to_the_question_is_refused_or_ignored() {
 fn an_address_that_no_server_can_have_is_left_out() {
     let outcome = ask(|query, family| match family {
         A => vec![found(query, A, &[127, 0, 0, 1])],
-        _ => vec![found(
-            query,
-            AAAA,
-            &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-        )],
+        _ => vec![found(query, AAAA, &DOCUMENTATION)],
     });
     assert_eq!(outcome, Ok(vec!["2001:db8::1".parse().unwrap()]));
     let outcome = ask(|query, family| match family {
@@ -158,66 +154,19 @@ fn an_address_that_no_server_can_have_is_left_out() {
     assert_eq!(reason, "the name server says 0.0.0.0, no host's address");
 }
 
-/// A captive portal's domain knows all names, and one on the way to it has the same name as another host.
 #[test]
-fn both_families_of_a_name_are_of_one_suffix() {
-    fn answers(query: &[u8], family: u16) -> Vec<Vec<u8>> {
-        const NXDOMAIN: u8 = 3;
-        const PORTAL: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
-        let name = &query[12..end_of_question(query) - 4];
-        // The last one is the root's.
-        let lengths = name.iter().filter(|it| **it < 0x20).count();
-        vec![match (lengths - 1, family) {
-            // vpn.example.org, and host.one.
-            (2 | 3, A) => found(query, A, &[192, 0, 2, 1]),
-            (2 | 3, _) => without_records(query, 0),
-            (_, AAAA) => found(query, AAAA, &PORTAL),
-            _ => without_records(query, NXDOMAIN),
-        }]
+fn a_server_that_only_refers_to_others_refuses_unless_there_is_no_such_name() {
+    fn answers<const CODE: u8>(query: &[u8], _: u16) -> Vec<Vec<u8>> {
+        const NS: u16 = 2;
+        let mut referral = found(query, NS, &[0xc0, 12]);
+        referral[3] |= CODE;
+        // The record is one about authority.
+        referral.swap(7, 9);
+        vec![referral]
     }
-    let search = ["one", "portal.of.two.example"].map(str::to_owned);
-    for name in [NAME, "host", "vpn.example.org."] {
-        let outcome = ask_with_search(name, &search, answers);
-        assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]), "{name}");
-    }
-}
-
-#[test]
-fn a_server_that_ignores_questions_for_ipv6_does_not_hide_the_next_suffix() {
-    fn answers(query: &[u8], family: u16) -> Vec<Vec<u8>> {
-        const NXDOMAIN: u8 = 3;
-        let name = &query[12..end_of_question(query) - 4];
-        let is_second = name.windows(3).any(|it| it == b"two");
-        match (family, is_second) {
-            (A, true) => vec![found(query, A, &[192, 0, 2, 1])],
-            (A, false) => vec![without_records(query, NXDOMAIN)],
-            _ => Vec::new(),
-        }
-    }
-    let search = ["one", "two"].map(str::to_owned);
-    let outcome = ask_with_search("host", &search, answers);
-    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
-}
-
-fn ask_with_search(
-    name: &str,
-    search: &[String],
-    answers: Answers,
-) -> Result<Vec<IpAddr>, Failure> {
-    on_runtime(async {
-        let (udp, tcp) = sockets().await;
-        let port = udp.local_addr().unwrap().port();
-        let question = Question {
-            name,
-            search,
-            ..question(port)
-        };
-        tokio::select! {
-            outcome = question.ask() => outcome,
-            () = serve_udp(udp, answers) => unreachable!(),
-            () = serve_tcp(tcp) => unreachable!(),
-        }
-    })
+    let outcome = ask(answers::<0>);
+    assert!(matches!(outcome, Err(Failure::Refused(_))), "{outcome:?}");
+    assert_eq!(ask(answers::<NXDOMAIN>), Err(Failure::Unknown));
 }
 
 fn ask(answers: Answers) -> Result<Vec<IpAddr>, Failure> {

@@ -17,6 +17,8 @@ use convoy_network::shares::{Limits, Shares};
 const DEADLINE: Duration = Duration::from_secs(60);
 /// A record of a type that nobody knows; its owner is the question's name.
 const RECORD: &[u8] = b"\xc0\x0c\xff\0\0\x01\0\0\x02\x58\0\x03\x07\xc0\xff";
+/// A name server of the question's name.
+const NS: &[u8] = b"\xc0\x0c\0\x02\0\x01\0\0\x02\x58\0\x02\xc0\x0c";
 
 /// A behavior of a test's server, over UDP; over TCP, it knows a thousand records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +94,8 @@ fn replies(query: &[u8], answers: Answers, count: usize) -> Vec<Vec<u8>> {
         }
         Answers::Plain if has_edns => vec![],
         Answers::Referral => {
-            let mut referral = reply(query, [0x81, 0], 1);
-            // Its record is one about authority.
-            referral.swap(7, 9);
+            let mut referral = [&reply(query, [0x81, 0x80], 0), NS].concat();
+            referral[9] = 1;
             vec![referral]
         }
         Answers::Forged => {

@@ -14,7 +14,6 @@ const OPT: u16 = 41;
 const OF_DNSSEC: [u16; 8] = [43, 46, 47, 48, 50, 51, 59, 60];
 /// In the third byte of a header: it is an answer.
 const ANSWER: u8 = 0x80;
-const AUTHORITATIVE: u8 = 4;
 const TRUNCATED: u8 = 2;
 const RECURSION_DESIRED: u8 = 1;
 /// In the fourth.
@@ -213,13 +212,22 @@ impl Response {
         self.edns.is_some()
     }
 
-    /// Whether it only names the servers of a zone, and none of the records that it could have looked up.
+    /// Whether its server only refers to those of a zone, so that it looks no names up: there are some, and neither an
+    /// answer nor a start of authority (RFC 2308, section 2.2).
     pub(in super::super) fn is_referral(&self) -> bool {
-        let [_, _, first, second, _, _, a, b, c, d, ..] = self.bytes[..] else {
+        let [_, _, _, _, _, _, 0, 0, high, low, ..] = self.bytes[..] else {
             return false;
         };
-        let may_know = first & AUTHORITATIVE != 0 || second & RECURSION_AVAILABLE != 0;
-        !may_know && (a, b) == (0, 0) && (c, d) != (0, 0)
+        let mut at = self.records;
+        let authority = (0..u16::from_be_bytes([high, low])).map_while(|_| {
+            let (kind, _, end) = record(&self.bytes, at)?;
+            at = end;
+            Some(RecordType::from(kind))
+        });
+        let authority: Vec<_> = authority.collect();
+        let names_servers = authority.contains(&RecordType::NS);
+        let is_error = self.code() != ResponseCode::NoError;
+        !is_error && names_servers && !authority.contains(&RecordType::SOA)
     }
 
     pub(in super::super) fn code(&self) -> ResponseCode {

@@ -12,7 +12,10 @@ use hickory_resolver::{
     config::ResolverOpts,
     lookup::Lookup,
     net::{DnsError, NetError},
-    proto::rr::{Name, RecordType},
+    proto::{
+        op::ResponseCode,
+        rr::{Name, RecordType},
+    },
 };
 use tokio::time::{Instant, timeout};
 
@@ -63,7 +66,7 @@ impl<P: ConnectionProvider> Servers<P> {
 
     /// Asks the servers for a name's records until one knows whether there are some.
     pub async fn lookup(&self, name: Name, kind: RecordType) -> Result<Lookup, NetError> {
-        self.ask(|server| Box::pin(server.resolver.lookup(name.clone(), kind)))
+        self.ask(|server| Box::pin(server.lookup(name.clone(), kind)))
             .await
     }
 
@@ -105,6 +108,15 @@ impl<P: ConnectionProvider> Servers<P> {
 }
 
 impl<P: ConnectionProvider> Server<P> {
+    /// Asks it for a name's records. If it only refers to other servers, it has refused.
+    async fn lookup(&self, name: Name, kind: RecordType) -> Result<Lookup, NetError> {
+        let found = self.resolver.lookup(name, kind).await;
+        found.map_err(|error| match is_referral(&error) {
+            true => DnsError::ResponseCode(ResponseCode::Refused).into(),
+            false => error,
+        })
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,11 +145,19 @@ fn is_silence(error: &NetError) -> bool {
     )
 }
 
-/// Whether another server would know no better. One that only refers to the servers of a zone, and names no start of
-/// authority (RFC 2308, section 2.2), does not look names up.
+/// Whether another server would know no better: there is no such name, or it has no such records.
 fn is_final(error: &NetError) -> bool {
+    matches!(error, NetError::Dns(DnsError::NoRecordsFound(_)))
+}
+
+/// Whether a server only refers to those of a zone, so that it looks no names up: there are some, and no start of
+/// authority (RFC 2308, section 2.2).
+fn is_referral(error: &NetError) -> bool {
     match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => none.soa.is_some() || none.ns.is_none(),
+        NetError::Dns(DnsError::NoRecordsFound(none)) => {
+            let is_error = none.response_code != ResponseCode::NoError;
+            !is_error && none.ns.is_some() && none.soa.is_none()
+        }
         _ => false,
     }
 }

@@ -24,8 +24,8 @@ enum Answers {
     Code(ResponseCode),
     /// With this byte, unless the question has extensions, which are puzzling.
     Plain(u8),
-    /// To the servers of a zone, as one that looks no names up.
-    Referral,
+    /// With this code and the servers of a zone; without an error, as one that looks no names up.
+    Referral(ResponseCode),
     /// With 1 for names below `internal`, and else so.
     Internal(&'static Answers),
     /// For IPv4 so; it ignores questions for IPv6.
@@ -92,7 +92,8 @@ fn answer(mut message: Message, answers: Answers) -> Option<Message> {
             };
             return answer(message, answers);
         }
-        Answers::Referral => {
+        Answers::Referral(code) => {
+            message.metadata.response_code = code;
             let server = Name::from_ascii("ns.example.").unwrap();
             let data = RData::NS(NS(server));
             message.add_authority(Record::from_rdata(Name::root(), 60, data));
@@ -135,7 +136,11 @@ fn v4(byte: u8) -> Option<SocketAddr> {
 
 #[tokio::test]
 async fn a_second_server_hears_nothing_while_the_first_one_answers_even_if_there_is_no_such_name() {
-    for answers in [Answers::With(1), Answers::Code(ResponseCode::NXDomain)] {
+    for answers in [
+        Answers::With(1),
+        Answers::Code(ResponseCode::NXDomain),
+        Answers::Referral(ResponseCode::NXDomain),
+    ] {
         let (first, second) = (
             Server::start(answers).await,
             Server::start(Answers::With(2)).await,
@@ -144,7 +149,7 @@ async fn a_second_server_hears_nothing_while_the_first_one_answers_even_if_there
         let (found, _) = first_of(&names, "internal.example.").await;
         assert_ne!(found, v4(2));
         assert!(first.questions() > 0);
-        assert_eq!(second.questions(), 0);
+        assert_eq!(second.questions(), 0, "{answers:?}");
     }
 }
 
@@ -155,7 +160,7 @@ async fn a_server_that_fails_for_a_name_is_followed_by_the_next_one_and_asked_fi
         &Answers::Code(ResponseCode::NotImp),
         &Answers::Code(ResponseCode::FormErr),
         &Answers::Code(ResponseCode::ServFail),
-        &Answers::Referral,
+        &Answers::Referral(ResponseCode::NoError),
     ];
     for failure in FAILURES {
         let (first, second) = (
@@ -172,6 +177,15 @@ async fn a_server_that_fails_for_a_name_is_followed_by_the_next_one_and_asked_fi
             assert_eq!(found, v4(1), "{failure:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_that_only_refers_to_others_says_nothing_about_the_name() {
+    let server = Server::start(Answers::Referral(ResponseCode::NoError)).await;
+    names(&[&server])
+        .resolve("a.example.", 80)
+        .await
+        .unwrap_err();
 }
 
 #[tokio::test]

@@ -225,6 +225,37 @@ fn an_error_without_a_question_and_extensions_nobody_asked_for_are_understood() 
     assert_eq!((answer.answers.len(), answer.edns), (2, None));
 }
 
+#[test]
+fn a_referral_names_the_servers_of_a_zone_and_neither_an_answer_nor_an_authority() {
+    const NS: &[u8] = b"\xc0\x0c\0\x02\0\x01\0\0\x02\x58\0\x02\xc0\x0c";
+    let soa = [
+        &b"\xc0\x0c\0\x06\0\x01\0\0\x02\x58\0\x18\xc0\x0c\xc0\x0c"[..],
+        &[0; 20],
+    ]
+    .concat();
+    let (soa, signature) = (&soa[..], SIGNED[1]);
+    let question = question("a.example.", |query| dnssec_ok(query, 1_232));
+    for (answers, authority, code, expected) in [
+        (0, &[NS, signature][..], 0, true),
+        (0, &[NS, soa], 0, false),
+        (0, &[soa, NS], 0, false),
+        (0, &[soa], 0, false),
+        (0, &[], 0, false),
+        (1, &[SIGNED[0], NS], 0, false),
+        (0, &[NS], 3, false),
+        (0, &[NS], 2, false),
+    ] {
+        // Whether it is authoritative and offers recursion does not matter.
+        for flags in [[0x80, 0], [0x84, 0], [0x80, 0x80]] {
+            let flags = [flags[0], flags[1] | code];
+            let mut reply = reply("a.example.", flags, authority, &[EDNS_WITH_AN_OPTION]);
+            (reply[7], reply[9]) = (answers, authority.len() as u8 - answers);
+            let response = read(&question, &reply).unwrap();
+            assert_eq!(response.is_referral(), expected, "{reply:?}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn answers_of_any_kind_are_refused_or_passed_within_their_bounds(
