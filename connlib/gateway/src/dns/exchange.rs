@@ -26,14 +26,11 @@ pub(super) async fn exchange(
     server: SocketAddr,
     question: &Question,
 ) -> Result<Response, NetError> {
-    let mut response = ask(server, question, question.has_edns()).await?;
-    // RFC 6891, section 7; servers older than that have other words for it.
-    let is_puzzled = matches!(
-        response.code(),
-        ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::ServFail
-    );
-    if question.has_edns() && is_puzzled && !response.has_edns() {
-        response = ask(server, question, false).await?;
+    let mut query = Query::new(question, question.has_edns());
+    let mut response = query.ask(server).await?;
+    if query.with_edns && is_puzzled(&response) {
+        query = Query::new(question, false);
+        response = query.ask(server).await?;
     }
     match response.code() {
         _ if response.is_referral() => Err(DnsError::ResponseCode(ResponseCode::Refused).into()),
@@ -42,31 +39,42 @@ pub(super) async fn exchange(
     }
 }
 
-/// Asks by UDP, and by TCP where the answer is truncated and the client can take all of it.
-async fn ask(
-    server: SocketAddr,
-    question: &Question,
-    with_edns: bool,
-) -> Result<Response, NetError> {
-    let mut query = Query {
-        question,
-        with_edns,
-        id: rand::random(),
-    };
-    let response = query.ask_by_udp(server).await?;
-    match response.is_truncated() && question.over == Over::Tcp {
-        true => query.ask_by_tcp(server).await,
-        false => Ok(response),
-    }
+/// Whether a server seems not to know EDNS (RFC 6891, section 7); those older than that have other words for it.
+fn is_puzzled(response: &Response) -> bool {
+    let is_error = matches!(
+        response.code(),
+        ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::ServFail
+    );
+    is_error && !response.has_edns()
 }
 
 struct Query<'a> {
     question: &'a Question,
     with_edns: bool,
     id: u16,
+    /// The number of the query with EDNS, if it went unanswered until one without was sent: the answer may be late.
+    before: Option<u16>,
 }
 
-impl Query<'_> {
+impl<'a> Query<'a> {
+    fn new(question: &'a Question, with_edns: bool) -> Self {
+        Self {
+            question,
+            with_edns,
+            id: rand::random(),
+            before: None,
+        }
+    }
+
+    /// Asks by UDP, and by TCP where the answer is truncated and the client can take all of it.
+    async fn ask(&mut self, server: SocketAddr) -> Result<Response, NetError> {
+        let response = self.ask_by_udp(server).await?;
+        match response.is_truncated() && self.question.over == Over::Tcp {
+            true => self.ask_by_tcp(server).await,
+            false => Ok(response),
+        }
+    }
+
     /// Each query has a port of its own, which nobody else can guess.
     async fn ask_by_udp(&mut self, server: SocketAddr) -> Result<Response, NetError> {
         let socket = UdpSocket::bind(any_of(&server)).await?;
@@ -76,7 +84,13 @@ impl Query<'_> {
             if let Ok(received) = timeout(RESEND, self.receive(&socket)).await {
                 return received;
             }
-            self.with_edns &= self.question.wants_signatures();
+            if self.with_edns && !self.question.wants_signatures() {
+                let before = Some(self.id);
+                *self = Self {
+                    before,
+                    ..Self::new(self.question, false)
+                };
+            }
         }
     }
 
@@ -85,7 +99,7 @@ impl Query<'_> {
         loop {
             let length = socket.recv(&mut buffer).await?;
             // Anything else may be forged; the answer may still come.
-            if let Some(response) = self.read(buffer[..length].to_vec()) {
+            if let Some(response) = self.read(&buffer[..length]) {
                 return Ok(response);
             }
         }
@@ -100,7 +114,7 @@ impl Query<'_> {
         let length = stream.read_u16().await?;
         let mut bytes = vec![0; length.into()];
         stream.read_exact(&mut bytes).await?;
-        let response = self.read(bytes).filter(|it| !it.is_truncated());
+        let response = self.read(&bytes).filter(|it| !it.is_truncated());
         response.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData).into())
     }
 
@@ -109,8 +123,11 @@ impl Query<'_> {
         bytes.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
     }
 
-    fn read(&self, bytes: Vec<u8>) -> Option<Response> {
-        Response::read(bytes, self.question, self.id, self.with_edns)
+    fn read(&self, bytes: &[u8]) -> Option<Response> {
+        let read = |id, with_edns| Response::read(bytes.to_vec(), self.question, id, with_edns);
+        // A server that was puzzled by EDNS may still answer the query without.
+        let late = |id| read(id, true).filter(|it| !is_puzzled(it));
+        read(self.id, self.with_edns).or_else(|| self.before.and_then(late))
     }
 }
 

@@ -28,8 +28,8 @@ enum Answers {
     Truncated,
     /// With this code, unless the query has no EDNS.
     Puzzled(u8),
-    /// Unless the query has EDNS.
-    Plain,
+    /// With this code, unless the query has EDNS.
+    Plain(u8),
     Refused,
     /// To the servers of a zone.
     Referral,
@@ -92,7 +92,8 @@ fn replies(query: &[u8], answers: Answers, count: usize) -> Vec<Vec<u8>> {
         Answers::Puzzled(code) if has_edns => {
             vec![[&query[..2], &[0x81, 0x80 | code], &[0; 8]].concat()]
         }
-        Answers::Plain if has_edns => vec![],
+        Answers::Plain(_) if has_edns => vec![],
+        Answers::Plain(code) if code != 0 => vec![reply(query, [0x81, 0x80 | code], 0)],
         Answers::Referral => {
             let mut referral = [&reply(query, [0x81, 0x80], 0), NS].concat();
             referral[9] = 1;
@@ -146,6 +147,11 @@ fn query(name: &str, dnssec_ok: bool) -> Message {
     edns.set_dnssec_ok(dnssec_ok);
     query.set_edns(edns);
     query
+}
+
+fn question() -> Question {
+    let query = query("a.example.", false).to_vec().unwrap();
+    Question::read(&query, Over::Udp).unwrap()
 }
 
 async fn ask_for(dns: &Dns, query: &Message, over: Over) -> Message {
@@ -210,13 +216,53 @@ async fn signed_answers_come_from_the_next_server_if_the_first_one_does_not_help
 
 #[tokio::test]
 async fn a_server_that_drops_queries_with_edns_is_asked_without() {
-    let server = Server::start(Answers::Plain).await;
+    let server = Server::start(Answers::Plain(0)).await;
     let dns = dns(&[&server]);
     let mut query = query("a.example.", false);
     query.metadata.authentic_data = true;
     let answer = ask_for(&dns, &query, Over::Udp).await;
     assert_eq!(answer.answers.len(), 1);
     assert!(answer.metadata.authentic_data && answer.edns.is_some());
+}
+
+#[tokio::test]
+async fn a_server_that_fails_without_edns_is_not_asked_so_again() {
+    let server = Server::start(Answers::Plain(2)).await;
+    let question = question();
+    exchange(server.at, &question).await.unwrap_err();
+    assert_eq!(server.questions.load(Ordering::Relaxed), 2);
+}
+
+/// While the answer without EDNS is on its way.
+#[tokio::test]
+async fn a_late_answer_to_the_query_with_edns_counts_unless_it_is_an_error() {
+    for (late, records) in [(1, 0), (0, 1)] {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let at = socket.local_addr().unwrap();
+        let question = question();
+        let serving = async {
+            let mut queries = [[0; 512]; 2];
+            let mut from = at;
+            for query in &mut queries {
+                (_, from) = socket.recv_from(query).await.unwrap();
+            }
+            let late = reply(&queries[0], [0x81, 0x80 | late], records);
+            socket.send_to(&late, from).await.unwrap();
+            if records == 0 {
+                let answer = reply(&queries[1], [0x81, 0x80], 1);
+                socket.send_to(&answer, from).await.unwrap();
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            answer = timeout(DEADLINE, exchange(at, &question)) => {
+                let answer = question.pass(&answer.unwrap().unwrap());
+                let answer = Message::from_vec(&answer).unwrap();
+                assert_eq!(answer.answers.len(), 1);
+            }
+            () = serving => unreachable!(),
+        }
+    }
 }
 
 #[tokio::test]
