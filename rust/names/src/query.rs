@@ -11,7 +11,7 @@ use hickory_resolver::{
     Resolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig},
     net::{DnsError, NetError, runtime::TokioHandle},
-    proto::rr::{Name, RecordType},
+    proto::rr::{Name, RecordType, domain::usage},
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -103,7 +103,7 @@ impl Question<'_> {
         let name = Name::from_utf8(self.name).map_err(|error| failure(&error.into()))?;
         let mut whole = name.clone();
         whole.set_fqdn(true);
-        if name.is_fqdn() {
+        if name.is_fqdn() || is_special(&name) {
             return Ok(vec![whole]);
         }
         let suffixes = self
@@ -112,7 +112,7 @@ impl Question<'_> {
             .filter_map(|it| Name::from_ascii(it).ok());
         let with = |suffix: Name| name.clone().append_domain(&suffix).ok();
         let mut names: Vec<_> = suffixes.filter_map(with).collect();
-        let has_dots = name.num_labels() > 1 || name.is_localhost();
+        let has_dots = name.num_labels() > 1;
         names.insert(if has_dots { 0 } else { names.len() }, whole);
         Ok(names)
     }
@@ -207,6 +207,13 @@ impl Failure {
     fn is_about_name(&self) -> bool {
         matches!(self, Self::Unknown | Self::NotFound | Self::Refused(_))
     }
+}
+
+/// Whether no server is to hear of a name, so that it is not completed (RFC 6761 §6.3 and §6.4, RFC 7686): the resolver
+/// itself answers it.
+fn is_special(name: &Name) -> bool {
+    let is_nobodys = || usage::ONION.zone_of(name) || usage::INVALID.zone_of(name);
+    name.is_localhost() || (name.num_labels() > 1 && is_nobodys())
 }
 
 fn failure(error: &NetError) -> Failure {

@@ -21,7 +21,7 @@ use super::{
     exchange::exchange,
     message::{Question, Response},
 };
-use convoy_network::names::{servers::Servers, system};
+use convoy_network::names::{servers::Servers, special, system};
 
 /// Where names of this host are defined.
 const HOSTS: &str = "/etc/hosts";
@@ -113,14 +113,10 @@ impl Resolvers {
 
     /// Whether a question is answered without a server: by `/etc/hosts`, or as its name is special (RFC 6761).
     pub(super) fn know(&self, query: &Query) -> bool {
-        let special = [
-            &usage::LOCALHOST,
-            &usage::IN_ADDR_ARPA_127,
-            &usage::IP6_ARPA_1,
-            &usage::INVALID,
-            &usage::ONION,
-        ];
-        let is_special = special.iter().any(|zone| zone.zone_of(query.name()));
+        let name = query.name();
+        let loopback = [&usage::IN_ADDR_ARPA_127, &usage::IP6_ARPA_1];
+        let is_loopback = loopback.iter().any(|zone| zone.zone_of(name));
+        let is_special = is_loopback || special::is_own(name) || special::is_nobodys(name);
         is_special || self.hosts.lookup_static_host(query).is_some()
     }
 }

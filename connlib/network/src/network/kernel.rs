@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use hickory_resolver::proto::rr::Name;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
     sockopt::{
@@ -18,7 +19,9 @@ use nix::sys::socket::{
 };
 use tokio::net::{TcpSocket, UdpSocket, lookup_host};
 
-use super::{Answer, Datagrams, Family, Listener, Network, OpenSockets, SocketKind, Stream};
+use super::{
+    Answer, Datagrams, Family, Listener, Network, OpenSockets, SocketKind, Stream, names::special,
+};
 
 /// Connections that the kernel accepts before the listener does.
 const BACKLOG: u32 = 1024;
@@ -52,7 +55,15 @@ impl OpenSockets for Host {
     }
 
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
-        Box::pin(async move { Ok(lookup_host((name, port)).await?.collect()) })
+        Box::pin(async move {
+            let name = match Name::from_utf8(name) {
+                // The system's resolver may ask a name server for it.
+                Ok(it) if special::is_nobodys(&it) => return Ok(Vec::new()),
+                Ok(it) if special::is_own(&it) => "localhost",
+                _ => name,
+            };
+            Ok(lookup_host((name, port)).await?.collect())
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Looks names up inside a tunnel, by its own name servers alone.
 
 pub mod servers;
+pub mod special;
 pub mod system;
 
 use std::{
@@ -210,16 +211,17 @@ fn some(found: Found, failed: &mut Option<NetError>) -> Option<Vec<IpAddr>> {
 }
 
 /// The whole names that a name may stand for, in the order in which they are looked up, as by resolv.conf(5). The
-/// families of one are asked for before the next one: they would otherwise be those of different hosts.
+/// families of one are asked for before the next one: they would otherwise be those of different hosts. A special name
+/// stands for itself alone, as the resolver answers it and no server is to hear of it.
 fn completed(name: &Name, search: &[Name]) -> Vec<Name> {
     let mut whole = name.clone();
     whole.set_fqdn(true);
-    if name.is_fqdn() {
+    if name.is_fqdn() || special::is_own(name) || special::is_nobodys(name) {
         return vec![whole];
     }
     let with = |suffix| name.clone().append_domain(suffix).ok();
     let mut names: Vec<_> = search.iter().filter_map(with).collect();
-    let has_dots = name.num_labels() > 1 || name.is_localhost();
+    let has_dots = name.num_labels() > 1;
     names.insert(if has_dots { 0 } else { names.len() }, whole);
     names
 }

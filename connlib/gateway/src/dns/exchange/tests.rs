@@ -269,9 +269,23 @@ async fn a_late_answer_to_the_query_with_edns_counts_unless_it_is_an_error() {
 async fn names_of_this_host_alone_are_asked_of_nobody() {
     let server = Server::start(Answers::Signed).await;
     let dns = dns(&[&server]);
-    for name in ["localhost.", "a.localhost.", "gone.invalid."] {
+    let gone = ResponseCode::NXDomain;
+    for (name, code) in [
+        ("localhost.", ResponseCode::NoError),
+        ("a.localhost.", ResponseCode::NoError),
+        ("gone.invalid.", gone),
+        ("www.site.onion.", gone),
+        ("Site.Onion.", gone),
+        ("onion.", gone),
+    ] {
         let answer = ask(&dns, name, Over::Udp).await;
+        assert_eq!(answer.metadata.response_code, code, "{name}");
         assert!(answer.answers.is_empty() && !answer.metadata.authentic_data);
+        let mut plain = query(name, false);
+        plain.queries[0].set_query_type(RecordType::A);
+        let answer = ask_for(&dns, &plain, Over::Udp).await;
+        assert_eq!(answer.metadata.response_code, code, "{name}");
+        assert_eq!(answer.answers.is_empty(), code == gone, "{name}");
     }
     assert_eq!(server.questions.load(Ordering::Relaxed), 0);
 }

@@ -109,6 +109,31 @@ async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() 
 }
 
 #[tokio::test]
+async fn a_name_of_this_host_is_no_way_around_the_policy() {
+    let echo = echo().await;
+    for (allow, status) in [(None, "403"), (Some("127.0.0.1/32"), "200")] {
+        let guarded = Guarded {
+            network: host(),
+            policy: Policy {
+                allow: allow.into_iter().map(|it| it.parse().unwrap()).collect(),
+                ..Policy::default()
+            },
+            is_trusting: false,
+        };
+        let service = Service::HttpConnect(None);
+        let far = Arc::new(guarded);
+        let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
+        for name in ["localhost", "a.localhost"] {
+            let mut client = scene.connect().await;
+            let request = format!("CONNECT {name}:{} HTTP/1.1\r\n\r\n", echo.port());
+            client.write_all(request.as_bytes()).await.unwrap();
+            let answer = answer(&mut client).await;
+            assert_eq!(answer.split(' ').nth(1), Some(status), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_name_that_is_denied_is_looked_up_once_a_second_and_each_datagram_is_counted() {
     let counting = Arc::new(Counting {
         named: Named(vec![loopback()]),

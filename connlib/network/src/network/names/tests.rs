@@ -14,6 +14,7 @@ use hickory_resolver::{
 use tokio::time::Instant;
 
 use super::*;
+use crate::network::Host;
 
 /// A test server's behaviour towards a question.
 #[derive(Clone, Copy, Debug)]
@@ -342,6 +343,42 @@ async fn a_late_answer_counts_if_no_other_name_is_known() {
             _ => "[::1]:80",
         };
         assert_eq!(found, [expected.parse().unwrap()], "{code:?} {late:?}");
+    }
+}
+
+#[tokio::test]
+async fn special_names_are_asked_of_nobody() {
+    let server = Server::start(Answers::With(1)).await;
+    let names = completing(server.at);
+    for (name, expected) in [
+        ("site.onion", ""),
+        ("www.Site.ONION", ""),
+        ("site.onion.", ""),
+        ("gone.invalid", ""),
+        ("localhost", "127.0.0.1 ::1"),
+        ("a.localhost", "127.0.0.1 ::1"),
+    ] {
+        let found = names.resolve(name, 80).await.unwrap();
+        let found: Vec<_> = found.iter().map(|it| it.ip().to_string()).collect();
+        assert_eq!(found.join(" "), expected, "{name}");
+        assert_eq!(server.questions(), 0, "{name}");
+    }
+    // Hosts may have such names in their domain.
+    for name in ["onion", "invalid", "onion.example"] {
+        assert_eq!(first_of(&names, name).await.0, v4(1), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_system_is_not_asked_for_names_that_nobody_has() {
+    for name in ["site.onion", "site.onion.", "gone.invalid"] {
+        let found = Host.resolve(name, 80).await.unwrap();
+        assert_eq!(found, [] as [SocketAddr; 0], "{name}");
+    }
+    for name in ["localhost", "a.localhost", "A.LocalHost."] {
+        let found = Host.resolve(name, 80).await.unwrap();
+        let is_own = !found.is_empty() && found.iter().all(|it| it.ip().is_loopback());
+        assert!(is_own, "{name}: {found:?}");
     }
 }
 

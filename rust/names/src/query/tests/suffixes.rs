@@ -85,6 +85,20 @@ fn a_late_answer_counts_if_no_other_name_is_known() {
     assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
 }
 
+#[test]
+fn a_name_that_nobody_has_is_asked_of_no_server() {
+    fn answers(query: &[u8], _: u16) -> Vec<Vec<u8>> {
+        vec![found(query, A, &[192, 0, 2, 1])]
+    }
+    let search = ["one".to_owned()];
+    for name in ["vpn.onion", "Vpn.Onion.", "vpn.invalid"] {
+        let outcome = ask_with_search(name, &search, answers);
+        assert_eq!(outcome, Err(Failure::Unknown), "{name}");
+    }
+    let outcome = ask_with_search("onion", &search, answers);
+    assert_eq!(outcome, Ok(vec![[192, 0, 2, 1].into()]));
+}
+
 fn ask_with_search(
     name: &str,
     search: &[String],
