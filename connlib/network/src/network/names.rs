@@ -39,6 +39,8 @@ use servers::Servers;
 
 /// How long the addresses of one family are waited for once servers have answered for the other (RFC 8305 §3).
 const OTHER_FAMILY: Duration = Duration::from_millis(50);
+/// The same if the answer was that a name has no such addresses: it has others then, and the next name is another host's.
+const LIKELY_FAMILY: Duration = Duration::from_millis(500);
 /// Names whose addresses are remembered for as long as their servers say.
 const MOST_REMEMBERED: u64 = 1_024;
 /// Time limit for a connection to a server.
@@ -163,10 +165,11 @@ impl<P: RuntimeProvider> Names<P> {
         let is_v4 = matches!(answered, Either::Left(_));
         let (first, other) = answered.factor_first();
         let mut other = other.into_inner();
-        let patience = match is_about_name(&first) {
+        let patience = match &first {
             // A server that ignores questions for one family would otherwise hide the next name.
-            true => OTHER_FAMILY,
-            false => Duration::MAX,
+            Ok(found) if found.is_empty() => LIKELY_FAMILY,
+            Ok(_) | Err(NetError::Dns(_)) => OTHER_FAMILY,
+            Err(_) => Duration::MAX,
         };
         let Ok(other) = timeout(patience, &mut other).await else {
             let is_settled = match &first {
