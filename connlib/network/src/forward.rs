@@ -20,6 +20,7 @@ use crate::{
     counters::{Counters, Totals},
     network::Network,
     occupants::Occupants,
+    peers::Peers,
     relay::{Relay, Tenant},
     shares::{self, Shares},
     waiting::Waiting,
@@ -38,13 +39,15 @@ pub struct Rule {
     pub service: Service,
     /// Access: each of these must allow the client.
     pub access: Vec<Access>,
+    /// The tunnel's peers, if they are the clients: whatever a peer's addresses, it is one client.
+    pub peers: Arc<Peers>,
 }
 
 /// How much may exist at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of all rules. Half of them are divided evenly among the rules, which can count on these. One client
-    /// gets at most eight times as many as are left for its rule.
+    /// gets at most four fifths of what there is for its rule.
     pub connections: usize,
     /// UDP flows of all rules; a new one replaces the oldest of the holder that has most.
     pub flows: usize,
@@ -134,6 +137,7 @@ impl Forwarder {
             rule: self.rules.len() as u32,
             service: rule.service,
             access: rule.access,
+            peers: rule.peers,
             counters: Arc::default(),
             tenant: Tenant::default(),
             near: Arc::clone(near),

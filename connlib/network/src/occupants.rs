@@ -23,7 +23,14 @@ const SLACK: u64 = 100;
 pub struct Holder {
     /// The rule or peer.
     pub group: u32,
-    member: IpAddr,
+    member: Member,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Member {
+    Peer(u32),
+    /// An address of IPv4, or a network of 64 bits of IPv6.
+    Network(IpAddr),
 }
 
 impl Holder {
@@ -33,6 +40,13 @@ impl Holder {
             IpAddr::V6(it) => Ipv6Addr::from_bits(it.to_bits() >> 64 << 64).into(),
             IpAddr::V4(_) => address,
         };
+        let member = Member::Network(member);
+        Self { group, member }
+    }
+
+    /// A member by its number among the tunnel's peers, whatever its addresses.
+    pub fn of_peer(group: u32, peer: u32) -> Self {
+        let member = Member::Peer(peer);
         Self { group, member }
     }
 }
@@ -61,9 +75,9 @@ struct State {
 #[derive(Debug, Default)]
 struct Group {
     count: usize,
-    members: HashMap<IpAddr, BTreeMap<u64, Entry>>,
+    members: HashMap<Member, BTreeMap<u64, Entry>>,
     /// How many each member holds, and since when its oldest one; the last gives way.
-    by_count: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+    by_count: BTreeSet<(usize, Reverse<u64>, Member)>,
 }
 
 #[derive(Debug)]

@@ -159,6 +159,7 @@ async fn forwarder(service: Service, method: Method) -> Forwarder {
         listen: vec![LOOPBACK.parse().unwrap()],
         service,
         access: Vec::new(),
+        peers: Arc::default(),
     };
     forwarder.add(rule, &host, &host).await.unwrap();
     forwarder

@@ -14,7 +14,10 @@ use convoy_proto::config::Prefix;
 use convoy_report::ForwardStatus;
 use tracing::{debug, info};
 
-use crate::forward::{counters, limits, rules};
+use crate::{
+    forward::{counters, limits, rules},
+    peers::peers_of,
+};
 
 /// Running listeners and their targets.
 #[derive(Debug)]
@@ -127,7 +130,11 @@ fn reverse(listener: Listener, config: &Config) -> anyhow::Result<Rule> {
         deny: Vec::new(),
     };
     let rule = rules::rule(listener, rules::access(&everyone));
-    Ok(Rule { listen, ..rule })
+    Ok(Rule {
+        listen,
+        peers: Arc::new(peers_of(config)),
+        ..rule
+    })
 }
 
 fn describe(offer: &Offer) -> String {

@@ -1,13 +1,14 @@
 //! State of listeners that their connections and flows share.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use super::{clients::Clients, service::Service};
 use crate::{
     access::Access,
     counters::Counters,
     network::Network,
-    occupants::Occupants,
+    occupants::{Holder, Occupants},
+    peers::Peers,
     relay::{Relay, Tenant},
     shares::Shares,
     waiting::Waiting,
@@ -33,10 +34,31 @@ pub(super) struct Context {
     pub(super) rule: u32,
     pub(super) service: Service,
     pub(super) access: Vec<Access>,
+    pub(super) peers: Arc<Peers>,
     pub(super) counters: Arc<Counters>,
     pub(super) tenant: Tenant,
     /// The clients' network.
     pub(super) near: Arc<dyn Network>,
     /// The targets' network.
     pub(super) far: Arc<dyn Network>,
+}
+
+impl Context {
+    /// The peer that an address belongs to, or else the address or its network.
+    pub(super) fn holder(&self, address: IpAddr) -> Holder {
+        self.of_peer_or_address(self.peers.of(address), address)
+    }
+
+    /// The holder of flows, whose oldest may have to give way to others of the holder: no peer behind which there are
+    /// many hosts.
+    pub(super) fn holder_of_flows(&self, address: IpAddr) -> Holder {
+        self.of_peer_or_address(self.peers.of_part(address), address)
+    }
+
+    fn of_peer_or_address(&self, peer: Option<u32>, address: IpAddr) -> Holder {
+        match peer {
+            Some(peer) => Holder::of_peer(self.rule, peer),
+            None => Holder::new(self.rule, address),
+        }
+    }
 }

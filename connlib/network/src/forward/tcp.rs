@@ -18,7 +18,6 @@ use crate::{
     dial::{dial, reason},
     http_connect,
     network::{Listener, Stream},
-    occupants::Holder,
     shares::Share,
     socks,
 };
@@ -86,8 +85,9 @@ impl Context {
         let free = connections.free(self.rule);
         let share = connections.take(self.rule);
         let share = share.map_err(|_| Refusal::TooMany)?;
-        let holder = Holder::new(self.rule, client.ip());
-        let place = clients.admit(holder, free).ok_or(Refusal::TooManyOfPeer)?;
+        let address = client.ip();
+        let place = clients.admit(self.holder(address), address, free);
+        let place = place.ok_or(Refusal::TooManyOfPeer)?;
         Ok(Admitted {
             _share: share,
             _place: place,

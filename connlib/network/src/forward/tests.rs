@@ -46,6 +46,7 @@ impl Scene {
             listen,
             service,
             access,
+            peers: Arc::default(),
         };
         let running = forwarder.add(rule, &host(), &far).await.unwrap();
         let at = running.addresses()[0];

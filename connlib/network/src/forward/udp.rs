@@ -16,7 +16,6 @@ use crate::{
     counters::Refusal,
     dial::Target,
     network::{Datagrams, Train, with_batch},
-    occupants::Holder,
 };
 use flow::Flow;
 use near::{Client, Near};
@@ -93,7 +92,7 @@ impl Flows {
         }
         let (flow, early) = Flow::new();
         let flow = Arc::new(flow);
-        let holder = Holder::new(context.rule, client.address.ip());
+        let holder = context.holder_of_flows(client.address.ip());
         let shared = &context.shared;
         let place = shared.flows.admit(holder, &flow.expiry, shared.most_flows);
         let place = place.ok_or(Refusal::TooMany)?;

@@ -1,5 +1,7 @@
 //! Turns a file's listeners into the rules of a forwarder.
 
+use std::sync::Arc;
+
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, UserPassword};
 use convoy_network::{
     access::Access,
@@ -29,6 +31,7 @@ pub(crate) fn rule(listener: Listener, of_all: Access) -> Rule {
             Offer::HttpConnect => Service::HttpConnect(login),
         },
         access: vec![of_all, access(&listener.access)],
+        peers: Arc::default(),
     }
 }
 

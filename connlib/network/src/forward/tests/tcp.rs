@@ -61,6 +61,7 @@ async fn idle_connections_to_one_rule_leave_some_to_another() {
         listen: vec![loopback()],
         service,
         access: Vec::new(),
+        peers: Arc::default(),
     };
     let running = scene.forwarder.add(other, &host(), &host()).await.unwrap();
     let other = running.addresses()[0];
@@ -86,14 +87,14 @@ async fn idle_connections_of_one_client_leave_some_to_another() {
     let service = Service::Tcp(target(echo().await));
     let scene = Scene::with(service, Vec::new(), limits, host()).await;
     let mut idle = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..15 {
         let mut client = scene.connect().await;
         is_echoed(&mut client, b"x").await;
         idle.push(client);
     }
     is_reset(scene.connect().await).await;
     scene.until_refused(Refusal::TooManyOfPeer, 1).await;
-    for other in ["127.0.0.2:0", "127.0.0.3:0"] {
+    for other in ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.4:0"] {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(other.parse().unwrap()).unwrap();
         let mut client = within(socket.connect(scene.at)).await.unwrap();
@@ -194,6 +195,7 @@ async fn an_address_that_others_can_reach_needs_a_list_or_a_password() {
             listen,
             service,
             access,
+            peers: Arc::default(),
         };
         let outcome = forwarder.add(rule, &host(), &host()).await;
         let is_refused = matches!(outcome, Err(StartError::Unguarded(_)));
@@ -213,6 +215,7 @@ async fn an_address_in_use_is_named() {
         listen: vec![at],
         service: Service::Socks5(None),
         access: Vec::new(),
+        peers: Arc::default(),
     };
     let error = forwarder.add(rule, &host(), &host()).await.unwrap_err();
     assert!(error.to_string().contains(&at.to_string()), "{error}");

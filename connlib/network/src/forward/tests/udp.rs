@@ -87,6 +87,7 @@ async fn neither_a_client_nor_a_rule_takes_all_flows_from_others() {
         listen: vec![loopback()],
         service: service(),
         access: Vec::new(),
+        peers: Arc::default(),
     };
     let running = scene.forwarder.add(rule, &host(), &host()).await.unwrap();
     let other_rule = running.addresses()[0];
