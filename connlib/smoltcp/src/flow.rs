@@ -30,9 +30,11 @@ use convoy_packet::{
 
 /// Time limit for an answer to our SYN.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// A silent connection is probed this often, and given up after four probes without an answer. So is one whose other
-/// end acknowledges nothing.
-const KEEPALIVE: Duration = Duration::from_secs(120);
+/// A silent connection is probed this often.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+/// Time limit for an answer to such probes, as the other end may be asleep (RFC 5382, REQ-5: at least 2 h 4 min).
+const SLEEP_LIMIT: Duration = Duration::from_secs(7_500);
+/// Time limit for an acknowledgement of anything that was sent.
 const SILENCE_LIMIT: Duration = Duration::from_secs(480);
 /// How long the last bytes of a connection may take that nobody holds any more, in microseconds.
 const ORPHAN_LIMIT: i64 = 60_000_000;
@@ -89,6 +91,8 @@ pub(super) struct Inner {
     told: (u32, u16),
     /// When a segment was last received.
     heard: Instant,
+    /// Since when something awaits the other end's acknowledgement, or its window.
+    owed: Option<Instant>,
     pub(super) sender: Sender,
 }
 
@@ -151,6 +155,7 @@ impl Flow {
             acknowledged: 0,
             told: (0, 0),
             heard: link.now(),
+            owed: None,
             sender: Sender::new(link.now().total_micros()),
         };
         Ok(Self {
@@ -282,7 +287,7 @@ impl Inner {
                 self.error = Some(ErrorKind::ConnectionReset);
             }
             (State::SynSent | State::SynReceived, State::Established | State::CloseWait) => {
-                self.socket().set_timeout(Some(SILENCE_LIMIT));
+                self.socket().set_timeout(Some(SLEEP_LIMIT));
             }
             (_, State::TimeWait) => self.end = Some(self.sender.expected()),
             _ => {}
@@ -357,6 +362,7 @@ impl Inner {
             self.shut();
         }
         let (now, before) = (link.now(), self.state());
+        self.owed = self.is_owed().then(|| self.owed.unwrap_or(now));
         if self.is_silent(now) {
             self.socket().abort();
         }
@@ -428,7 +434,20 @@ impl Inner {
 
     /// Whether the other end has been silent for too long. smoltcp does not know, as it hears what is made here.
     fn is_silent(&self, now: Instant) -> bool {
-        self.sender.sending.is_some() && now - self.heard >= SILENCE_LIMIT
+        let (since, limit) = match self.owed {
+            Some(since) => (self.heard.max(since), SILENCE_LIMIT),
+            None => (self.heard, SLEEP_LIMIT),
+        };
+        self.sender.sending.is_some() && now - since >= limit
+    }
+
+    /// Whether the other end has not taken all that was written, or not acknowledged the end.
+    fn is_owed(&mut self) -> bool {
+        let is_ending = matches!(
+            self.state(),
+            State::FinWait1 | State::Closing | State::LastAck
+        );
+        is_ending || self.socket().send_queue() > 0
     }
 
     /// Whether data may be sent.

@@ -219,6 +219,7 @@ async fn forwarded(scene: &Scene, through: End, server: &Datagrams) -> (Forwarde
         listen: vec![([127, 0, 0, 1], 0).into()],
         service: Service::Udp(target.parse().unwrap()),
         access: Vec::new(),
+        peers: Arc::default(),
     };
     let host: Arc<dyn Network> = Arc::new(Kernel(Host));
     let far = scene.network(through);

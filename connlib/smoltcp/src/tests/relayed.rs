@@ -35,6 +35,7 @@ async fn forwarder(
             allow: ["0.0.0.0/0", "::/0"].map(|it| it.parse().unwrap()).to_vec(),
             deny: Vec::new(),
         }],
+        peers: Arc::default(),
     };
     let at = forwarder.add(rule, near, far).await.unwrap().addresses()[0];
     (forwarder, at)

@@ -31,19 +31,24 @@ fn discard_all(wire: &Wire) {
     }
 }
 
+/// Counts the minutes until the only connection ends, if the other end stays silent; three hours at most.
+fn minutes_until_given_up(stack: &Stack, wire: &Wire) -> u32 {
+    let mut minutes = 0;
+    while stack.flows() > 0 && minutes < 180 {
+        discard_all(wire);
+        skip(stack, Duration::from_secs(60));
+        minutes += 1;
+    }
+    minutes
+}
+
 #[tokio::test]
 async fn an_end_that_vanishes_while_it_is_sent_something_is_given_up() {
     let (a, wire) = scene();
     let (mut stream, _) = opened(&a, &wire).await;
     stream.write_all(b"answer").await.unwrap();
-    let mut minutes = 0;
-    while a.flows() > 0 {
-        assert!(minutes < 20, "it is sent again for ever");
-        discard_all(&wire);
-        skip(&a, Duration::from_secs(60));
-        minutes += 1;
-    }
-    assert!(minutes >= 8, "{minutes}");
+    let minutes = minutes_until_given_up(&a, &wire);
+    assert!((8..20).contains(&minutes), "{minutes}");
     let error = within(stream.read(&mut [0])).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert_eq!(a.counters().timeouts, 1);
@@ -54,7 +59,7 @@ async fn an_idle_connection_lives_as_long_as_probes_are_answered_and_no_longer()
     let (a, wire) = scene();
     let (mut stream, first) = opened(&a, &wire).await;
     for _ in 0..2 * 60 {
-        skip(&a, Duration::from_secs(121));
+        skip(&a, Duration::from_secs(301));
         assert_eq!(parsed(&wire.receive()).1.sequence, first.wrapping_sub(1));
         wire.send(&scaled(ACK, 512, 1, first, &[]));
         let question = [8, 0, 0, 0, 1, 2, 3, 4];
@@ -62,15 +67,46 @@ async fn an_idle_connection_lives_as_long_as_probes_are_answered_and_no_longer()
         while !wire.receive().ends_with(&question[4..]) {}
     }
     assert_eq!(a.flows(), 1);
-    let mut minutes = 0;
-    while a.flows() > 0 {
-        assert!(minutes < 20);
-        discard_all(&wire);
-        skip(&a, Duration::from_secs(60));
-        minutes += 1;
-    }
+    let minutes = minutes_until_given_up(&a, &wire);
+    assert!((124..180).contains(&minutes), "{minutes}");
     let error = within(stream.read(&mut [0])).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+#[tokio::test]
+async fn an_end_that_slept_for_an_hour_still_has_minutes_to_take_what_it_is_sent() {
+    for is_end in [false, true] {
+        let (a, wire) = scene();
+        let (mut stream, first) = opened(&a, &wire).await;
+        for _ in 0..60 {
+            skip(&a, Duration::from_secs(60));
+            discard_all(&wire);
+        }
+        match is_end {
+            true => stream.shutdown().await.unwrap(),
+            false => stream.write_all(b"x").await.unwrap(),
+        }
+        for _ in 0..7 {
+            skip(&a, Duration::from_secs(60));
+            discard_all(&wire);
+        }
+        wire.send(&scaled(ACK, 512, 1, first.wrapping_add(1), &[]));
+        let question = [8, 0, 0, 0, 1, 2, 3, 4];
+        wire.send(&packet(B, A, ICMPV4, &question, 2));
+        while !wire.receive().ends_with(&question[4..]) {}
+        assert_eq!(a.flows(), 1);
+        let minutes = minutes_until_given_up(&a, &wire);
+        assert!((124..180).contains(&minutes), "{minutes}");
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_vanishes_before_it_acknowledges_ours_is_given_up() {
+    let (a, wire) = scene();
+    let (mut stream, _) = opened(&a, &wire).await;
+    stream.shutdown().await.unwrap();
+    let minutes = minutes_until_given_up(&a, &wire);
+    assert!((8..20).contains(&minutes), "{minutes}");
 }
 
 #[tokio::test]
