@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Bytes of all, and of one rule or peer.
+/// Bytes of all, and of one rule or peer; it gets no more than is left for others.
 const MOST: usize = 4 << 20;
 const MOST_EACH: usize = 512 << 10;
 /// Memory that each takes beside its bytes.
@@ -43,7 +43,7 @@ impl Waiting {
         let length = datagram.len() + OVERHEAD;
         let mut state = self.state();
         let of_group = state.by_group.get(&group).map_or(0, |held| *held) + length;
-        if state.total + length > MOST || of_group > MOST_EACH {
+        if of_group > MOST_EACH.min(MOST - state.total) {
             return None;
         }
         state.total += length;
@@ -94,6 +94,17 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_greedy_ones_leave_some_to_others() {
+        let waiting = Waiting::default();
+        let mut held = Vec::new();
+        for group in 0..12 {
+            let before = held.len();
+            held.extend(std::iter::from_fn(|| waiting.hold(group, &[7; 1_000], 0)));
+            assert!(held.len() > before, "{group}");
+        }
+    }
 
     #[test]
     fn nobody_holds_more_than_its_part_and_all_together_no_more_than_there_is() {
