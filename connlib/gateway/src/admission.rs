@@ -19,7 +19,10 @@ pub(super) struct Admission {
     pub(super) peers: Arc<Peers>,
     pub(super) policy: Policy,
     pub(super) flows: Shares,
+    /// Connections whose targets have not answered.
     pub(super) pending: Shares,
+    /// Flows of datagrams that are being made. Silent hosts hold `pending` for seconds, so these have their own.
+    pub(super) opening: Shares,
     /// Flows of datagrams and of echo requests, which can give way.
     pub(super) occupants: Occupants,
 }
@@ -39,12 +42,12 @@ impl Admission {
     ) -> Result<(Occupant, Share), Refusal> {
         let peer = self.permit(ends)?;
         let holder = Holder::new(peer, ends.peer.ip());
-        let pending = self.pending.take(peer)?;
+        let opening = self.opening.take(peer)?;
         let share = match self.flows.take(peer) {
             Err(refusal) if self.make_room(holder, refusal) => self.flows.take(peer),
             taken => taken,
         };
-        Ok((self.occupants.add(holder, flow, Some(share?)), pending))
+        Ok((self.occupants.add(holder, flow, Some(share?)), opening))
     }
 
     /// Checks the target again once all is known of it.

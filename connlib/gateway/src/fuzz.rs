@@ -115,6 +115,7 @@ impl World {
                 },
                 flows: Shares::new(FLOWS),
                 pending: Shares::new(PENDING),
+                opening: Shares::new(PENDING),
                 occupants: Occupants::default(),
             },
             table: Flows::default(),

@@ -40,7 +40,7 @@ pub struct Settings {
     pub policy: Policy,
     /// Flows at once.
     pub flows: Limits,
-    /// Connections at once whose target has not answered, and flows that are being made.
+    /// Connections at once whose target has not answered; and as many flows of datagrams that are being made.
     pub pending: Limits,
 }
 
@@ -98,6 +98,7 @@ impl Gateway {
                 policy: settings.policy,
                 flows: Shares::new(settings.flows),
                 pending: Shares::new(settings.pending),
+                opening: Shares::new(settings.pending),
                 occupants: Occupants::default(),
             },
         });

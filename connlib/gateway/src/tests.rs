@@ -30,7 +30,7 @@ use convoy_network::{
     peers::Peers,
     policy::Policy,
     relay::{DEFAULT_BUFFER, Method, Relay},
-    shares::Limits,
+    shares::{Limits, Shares},
 };
 use convoy_packet::{
     checksum::sum,
@@ -188,7 +188,8 @@ impl Scene {
 }
 
 fn taken(admission: &admission::Admission) -> [u32; 2] {
-    [admission.flows.taken(), admission.pending.taken()]
+    let setting_up = [&admission.pending, &admission.opening].map(Shares::taken);
+    [admission.flows.taken(), setting_up.iter().sum()]
 }
 
 impl Outside {

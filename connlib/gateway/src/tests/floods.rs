@@ -27,6 +27,20 @@ async fn a_flood_of_syns_takes_neither_room_nor_answers_from_another_peer() {
 }
 
 #[tokio::test]
+async fn connections_to_silent_hosts_keep_no_datagram_from_its_target() {
+    let scene = Scene::new(Target::Silent);
+    for port in 1..=PENDING as u16 {
+        scene.send(&syn(outward(0, port), 7)).await;
+    }
+    let all = PENDING as usize;
+    scene.until(|scene| scene.asked() == all).await;
+    scene.send(&datagram(outward(0, 1))).await;
+    scene.send(&echo_request(outward(0, 1))).await;
+    scene.until(|scene| scene.taken()[0] >= PENDING + 2).await;
+    scene.until(|scene| scene.asked() == all + 1).await;
+}
+
+#[tokio::test]
 async fn datagrams_beyond_the_few_that_wait_for_their_flow_are_counted() {
     let scene = Scene::new(Target::Silent);
     for _ in 0..10 {
