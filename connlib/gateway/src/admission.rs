@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ends::Ends;
+use super::{ends::Ends, pending::Pending};
 use convoy_network::{
     counters::Refusal,
     expiry::Expiry,
@@ -28,10 +28,21 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Takes a share for a peer's flow and one for setting it up, if the peer may have them.
-    pub(super) fn admit(&self, ends: Ends) -> Result<(Share, Share), Refusal> {
+    /// Takes a share for a peer's connection and one for setting it up, if the peer may have them. A connection to a
+    /// silent host or a flow that can be replaced gives way if need be.
+    pub(super) fn admit(&self, ends: Ends, waiting: &Pending) -> Result<(Share, Share), Refusal> {
         let peer = self.permit(ends)?;
-        Ok((self.flows.take(peer)?, self.pending.take(peer)?))
+        let setting_up = match self.pending.take(peer) {
+            Err(_) if waiting.make_room(peer) => self.pending.take(peer),
+            taken => taken,
+        };
+        let setting_up = setting_up?;
+        let holder = Holder::new(peer, ends.peer.ip());
+        // The fullest is found without connections: a peer with many could otherwise take from those with fewer.
+        let fullest = self.occupants.fullest(peer);
+        let holds_more = self.flows.held(fullest) > self.flows.held(peer);
+        let share = self.take_flow(holder, if holds_more { fullest } else { peer });
+        Ok((share?, setting_up))
     }
 
     /// Takes the same for a flow that can be replaced, where another one gives way if need be.
@@ -43,11 +54,8 @@ impl Admission {
         let peer = self.permit(ends)?;
         let holder = Holder::new(peer, ends.peer.ip());
         let opening = self.opening.take(peer)?;
-        let share = match self.flows.take(peer) {
-            Err(refusal) if self.make_room(holder, refusal) => self.flows.take(peer),
-            taken => taken,
-        };
-        Ok((self.occupants.add(holder, flow, Some(share?)), opening))
+        let share = self.take_flow(holder, self.occupants.fullest(peer))?;
+        Ok((self.occupants.add(holder, flow, Some(share)), opening))
     }
 
     /// Checks the target again once all is known of it.
@@ -61,15 +69,21 @@ impl Admission {
         }
     }
 
-    /// Ends a flow whose share a holder can then take; whether there is one.
-    fn make_room(&self, holder: Holder, refusal: Refusal) -> bool {
-        let fullest = self.occupants.fullest(holder.group);
+    /// Takes a share of the flows; where there is none, a flow of the fullest peer or of the holder's gives way.
+    fn take_flow(&self, holder: Holder, fullest: u32) -> Result<Share, Refusal> {
+        let refusal = match self.flows.take(holder.group) {
+            Ok(share) => return Ok(share),
+            Err(refusal) => refusal,
+        };
         let group = match refusal {
             // Whatever a peer can count on is not taken from it.
             Refusal::TooMany if self.flows.is_beyond_reserve(fullest) => fullest,
             _ => holder.group,
         };
-        self.occupants.make_room(holder, group)
+        if self.occupants.make_room(holder, group) {
+            return self.flows.take(holder.group);
+        }
+        Err(refusal)
     }
 
     /// The number of the peer, if it may reach the target.

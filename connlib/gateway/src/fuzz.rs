@@ -15,6 +15,7 @@ use super::{
     budget::Budget,
     ends::Ends,
     flows::{Flows, Message},
+    pending::Pending,
 };
 use convoy_network::{
     counters::{Counters, Refusal},
@@ -179,10 +180,10 @@ impl World {
             (_, Some(denied)) => Some(denied),
             _ => self
                 .model
-                .refusal(peer, FLOWS, |_| true)
-                .or_else(|| self.model.refusal(peer, PENDING, |it| it.pending.is_some())),
+                .refusal(peer, PENDING, |it| it.pending.is_some())
+                .or_else(|| self.model.refusal(peer, FLOWS, |_| true)),
         };
-        match self.admission.admit(ends) {
+        match self.admission.admit(ends, &Pending::default()) {
             Err(found) => assert_eq!(Some(found), refusal, "{ends:?}"),
             Ok((share, pending)) => {
                 assert_eq!(refusal, None, "{ends:?}");
@@ -256,7 +257,8 @@ impl World {
             peer: ([10, 8, 0, 1], port).into(),
             target: ([198, 51, 100, 1], 7).into(),
         };
-        let all = (1..=20).map_while(|port| self.admission.admit(ends(port)).ok());
+        let none = Pending::default();
+        let all = (1..=20).map_while(|port| self.admission.admit(ends(port), &none).ok());
         let all: Vec<_> = all.collect();
         assert_eq!(all.len(), limits[0].min(limits[1]) as usize);
     }

@@ -42,11 +42,11 @@ pub(super) struct Ticket {
 }
 
 impl Pending {
-    pub(super) fn add(&self, peer: u32, share: Share) -> Ticket {
+    pub(super) fn add(&self, share: Share) -> Ticket {
         let (sender, gives_way) = oneshot::channel();
         let mut state = self.state();
         state.serial += 1;
-        let key = (peer, state.serial);
+        let key = (share.peer(), state.serial);
         let waiting = Waiting {
             since: Instant::now(),
             has_answered: false,

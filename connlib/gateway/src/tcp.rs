@@ -67,21 +67,11 @@ pub(super) fn begin(
     if !packet.has_right_checksum() {
         return Err(Dropped::BadChecksum);
     }
-    let peer = shared
-        .admission
-        .peers
-        .of(ends.peer.ip())
-        .unwrap_or(u32::MAX);
     let pending = &shared.connections.pending;
-    let admitted = match shared.admission.admit(ends) {
-        Err(Refusal::TooManyOfPeer | Refusal::TooMany) if pending.make_room(peer) => {
-            shared.admission.admit(ends)
-        }
-        admitted => admitted,
-    };
-    match admitted {
+    match shared.admission.admit(ends, pending) {
         Ok((share, setting_up)) => {
-            let ticket = pending.add(peer, setting_up);
+            let peer = setting_up.peer();
+            let ticket = pending.add(setting_up);
             shared.connections.all().insert(ends, State::Connecting);
             let place = Place {
                 shared: Arc::clone(shared),

@@ -87,8 +87,13 @@ impl Shares {
     /// Whether a peer holds more than its reserve.
     pub fn is_beyond_reserve(&self, peer: u32) -> bool {
         let state = self.state();
-        let held = state.by_peer.get(&peer).copied().unwrap_or(0);
-        held > state.limits.reserve()
+        state.held(peer) > state.limits.reserve()
+    }
+
+    /// Counts the shares that a peer holds.
+    #[must_use]
+    pub fn held(&self, peer: u32) -> u32 {
+        self.state().held(peer)
     }
 
     /// Counts the shares that a peer could take besides those it has.
@@ -105,6 +110,14 @@ impl Shares {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// The peer that holds it.
+    #[must_use]
+    pub fn peer(&self) -> u32 {
+        self.peer
     }
 }
 
@@ -140,9 +153,13 @@ impl Limits {
 }
 
 impl State {
+    fn held(&self, peer: u32) -> u32 {
+        self.by_peer.get(&peer).copied().unwrap_or(0)
+    }
+
     fn free(&self, peer: u32) -> u32 {
         let limits = self.limits;
-        let held = self.by_peer.get(&peer).copied().unwrap_or(0);
+        let held = self.held(peer);
         let reserved = limits.reserve().saturating_sub(held);
         let common = limits.common().saturating_sub(self.common);
         let most = limits.peer.saturating_sub(held);
@@ -153,7 +170,7 @@ impl State {
         let Limits {
             total, peer: most, ..
         } = self.limits;
-        let held = self.by_peer.get(&peer).copied().unwrap_or(0);
+        let held = self.held(peer);
         if held >= most {
             return Err(Refusal::TooManyOfPeer);
         }

@@ -41,6 +41,67 @@ async fn connections_to_silent_hosts_keep_no_datagram_from_its_target() {
 }
 
 #[tokio::test]
+async fn a_connection_takes_the_place_of_its_peers_oldest_datagrams() {
+    let scene = Scene::with(Target::Silent, Limits::of(8, 2), Limits::of(100, 2));
+    for port in 1..=10 {
+        scene.send(&datagram(outward(0, port))).await;
+    }
+    let replaced = |scene: &Scene| scene.gateway.carried().udp.refused(Refusal::Replaced);
+    scene.until(|scene| replaced(scene) == 6).await;
+    let asked = scene.asked();
+    scene.send(&syn(outward(0, 1), 7)).await;
+    scene.until(|scene| scene.asked() == asked + 1).await;
+    scene.until(|scene| replaced(scene) == 7).await;
+    assert_eq!(scene.taken()[0], 4);
+    assert_eq!(scene.tcp().refused(Refusal::TooManyOfPeer), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_connection_is_given_up_where_that_makes_no_room() {
+    let scene = Scene::with(Target::Silent, Limits::of(8, 2), Limits::of(100, 2));
+    for port in 1..=4 {
+        scene.send(&syn(outward(0, port), 7)).await;
+    }
+    scene.until(|scene| scene.asked() == 4).await;
+    // By now, each could give way.
+    sleep(Duration::from_millis(600)).await;
+    scene.send(&syn(outward(0, 5), 7)).await;
+    let reset = scene.receive().await;
+    assert_eq!(parsed(&reset).protocol, TCP);
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!((scene.asked(), scene.taken()[0]), (4, 4));
+    assert_eq!(scene.tcp().refused(Refusal::TooManyOfPeer), 1);
+}
+
+#[tokio::test]
+async fn a_connection_ends_datagrams_of_a_peer_only_if_that_holds_more() {
+    // Each peer can count on two flows; the other four are common.
+    let limits = Limits {
+        total: 8,
+        peer: 6,
+        peers: 2,
+    };
+    let scene = Scene::with(Target::Silent, limits, Limits::of(100, 2));
+    for port in 1..=5 {
+        scene.send(&datagram(outward(0, port))).await;
+    }
+    for port in 1..=3 {
+        scene.send(&syn(outward(1, port), 7)).await;
+    }
+    scene.until(|scene| scene.asked() == 8).await;
+    let replaced = |scene: &Scene| scene.gateway.carried().udp.refused(Refusal::Replaced);
+    scene.send(&syn(outward(1, 4), 7)).await;
+    scene.until(|scene| scene.asked() == 9).await;
+    scene.until(|scene| replaced(scene) == 1).await;
+    assert_eq!(scene.taken()[0], 8);
+    // Now each has four.
+    scene.send(&syn(outward(1, 5), 7)).await;
+    let reset = scene.receive().await;
+    assert_eq!(parsed(&reset).protocol, TCP);
+    assert_eq!((replaced(&scene), scene.taken()[0]), (1, 8));
+}
+
+#[tokio::test]
 async fn datagrams_beyond_the_few_that_wait_for_their_flow_are_counted() {
     let scene = Scene::new(Target::Silent);
     for _ in 0..10 {
