@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use super::ends::Ends;
 use convoy_network::{counters::Counters, waiting::Early};
 
-/// Datagrams from the inlet that wait for their flow.
-const MAX_WAITING: usize = 4;
+/// Datagrams from the inlet that wait for their flow: bursts of a stream's beginning, and of echo requests.
+pub(super) const MAX_WAITING: usize = 64;
 
 /// A datagram from the inlet for a flow.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::{
     admission::Admission,
     budget::Budget,
     ends::Ends,
-    flows::{Flows, Message},
+    flows::{Flows, MAX_WAITING, Message},
     pending::Pending,
 };
 use convoy_network::{
@@ -56,8 +56,6 @@ const TARGETS: [(&str, Option<Refusal>); 11] = [
     ("192.0.2.7:7", Some(Refusal::Forbidden)),
     ("[::ffff:169.254.169.254]:7", Some(Refusal::Forbidden)),
 ];
-/// Datagrams that may wait for a flow.
-const WAITING: usize = 4;
 /// Errors in a second, and of these a peer's; the reserve of each of three is 166.
 const ERRORS: [usize; 3] = [1_000, 500, 166];
 
@@ -148,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// A message of a peer, or of a stranger: of a flow that exists, or the first of one.
+    /// Messages of a peer, or of a stranger: of a flow that exists, or the first of one.
     fn send(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let peer = input.int_in_range(0..=ADDRESSES.len() - 1)?;
         let (target, denied) = *input.choose(&TARGETS)?;
@@ -158,7 +156,13 @@ impl World {
             peer: from,
             target: target.parse().unwrap(),
         };
-        let content: u8 = input.arbitrary()?;
+        for _ in 0..input.int_in_range(1..=MAX_WAITING / 2)? {
+            self.send_one(ends, peer, denied, input.arbitrary()?);
+        }
+        Ok(())
+    }
+
+    fn send_one(&mut self, ends: Ends, peer: usize, denied: Option<Refusal>, content: u8) {
         let passed = self
             .table
             .pass_on(ends, message(content), &self.counters)
@@ -167,11 +171,10 @@ impl World {
         let flow = self.model.flows.get_mut(&name);
         assert_eq!(passed, flow.is_some(), "{name}");
         match flow {
-            Some(flow) if flow.waiting.len() < WAITING => flow.waiting.push_back(content),
+            Some(flow) if flow.waiting.len() < MAX_WAITING => flow.waiting.push_back(content),
             Some(_) => self.model.dropped += 1,
             None => self.begin(ends, peer, denied, content),
         }
-        Ok(())
     }
 
     fn begin(&mut self, ends: Ends, peer: usize, denied: Option<Refusal>, content: u8) {

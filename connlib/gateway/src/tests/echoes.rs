@@ -8,16 +8,7 @@ use convoy_packet::packet::set_class;
 /// This host answers an echo request in its class.
 #[tokio::test]
 async fn requests_and_replies_keep_their_class() {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    if socket(
-        AddressFamily::Inet,
-        SockType::Datagram,
-        flags,
-        SockProtocol::Icmp,
-    )
-    .is_err()
-    {
-        println!("SKIPPED: net.ipv4.ping_group_range leaves this user out");
+    if !has_ping_sockets() {
         return;
     }
     let scene = Scene::new(Target::Silent);
@@ -33,4 +24,38 @@ async fn requests_and_replies_keep_their_class() {
         assert_eq!(parsed(&reply).class(), class);
         assert_eq!(reply[20..22], [0, 0], "an echo reply");
     }
+}
+
+#[tokio::test]
+async fn a_burst_of_requests_is_answered_whole() {
+    if !has_ping_sockets() {
+        return;
+    }
+    let scene = Scene::new(Target::Silent);
+    let ends = Ends {
+        target: (Ipv4Addr::LOCALHOST, 0).into(),
+        ..outward(0, 1)
+    };
+    for _ in 0..20 {
+        scene.send(&echo_request(ends)).await;
+    }
+    for _ in 0..20 {
+        assert_eq!(scene.receive().await[20..22], [0, 0], "an echo reply");
+    }
+    assert_eq!(scene.gateway.carried().icmp.dropped, 0);
+}
+
+/// Whether this user may ping.
+fn has_ping_sockets() -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let opened = socket(
+        AddressFamily::Inet,
+        SockType::Datagram,
+        flags,
+        SockProtocol::Icmp,
+    );
+    if opened.is_err() {
+        println!("SKIPPED: net.ipv4.ping_group_range leaves this user out");
+    }
+    opened.is_ok()
 }

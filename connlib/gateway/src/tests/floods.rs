@@ -1,4 +1,4 @@
-use super::*;
+use super::{flows::MAX_WAITING, *};
 use convoy_packet::packet::seal_ipv4;
 
 #[tokio::test(start_paused = true)]
@@ -102,9 +102,9 @@ async fn a_connection_ends_datagrams_of_a_peer_only_if_that_holds_more() {
 }
 
 #[tokio::test]
-async fn datagrams_beyond_the_few_that_wait_for_their_flow_are_counted() {
+async fn datagrams_beyond_those_that_wait_for_their_flow_are_counted() {
     let scene = Scene::new(Target::Silent);
-    for _ in 0..10 {
+    for _ in 0..MAX_WAITING + 6 {
         scene.send(&datagram(outward(0, 1))).await;
     }
     let dropped = |scene: &Scene| scene.gateway.carried().udp.dropped;

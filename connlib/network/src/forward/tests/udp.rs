@@ -148,10 +148,10 @@ async fn datagrams_wait_while_a_name_is_looked_up() {
     let service = Service::Udp("a.example:53".parse().unwrap());
     let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
     let client = connected(&scene).await;
-    for number in 0..10_u8 {
+    for number in 0..40_u8 {
         client.send(&[number]).await.unwrap();
     }
-    for number in 0..10 {
+    for number in 0..40 {
         let mut byte = [0];
         within(server.recv(&mut byte)).await.unwrap();
         assert_eq!(byte[0], number);

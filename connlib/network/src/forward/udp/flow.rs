@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Datagrams that wait for the target's name to be resolved.
-const MAX_EARLY: usize = 16;
+const MAX_EARLY: usize = 64;
 
 /// A flow, as both of its sides see it.
 pub(super) struct Flow {
