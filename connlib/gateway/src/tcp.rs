@@ -23,7 +23,11 @@ use super::{
 use convoy_network::shares::Share;
 use convoy_network::{Listener, Stream, counters::Refusal, dial::reason};
 use convoy_packet::{
-    counters::Dropped, icmp::Unreachable, packet::Packet, segment::Segment, vnet::VnetHeader,
+    counters::Dropped,
+    icmp::Unreachable,
+    packet::Packet,
+    segment::{ACK, FIN, RST, SYN, Segment},
+    vnet::VnetHeader,
 };
 
 /// Time limit for a peer to complete its handshake. Linux repeats its answer after one, three and seven seconds.
@@ -56,6 +60,8 @@ pub(super) fn begin(
         target: (packet.destination, segment.destination_port).into(),
     };
     match shared.connections.all().get(&ends) {
+        // Other segments come this way if they were fragments.
+        None if !is_syn(&segment) => return Err(Dropped::NobodyListens),
         None => {}
         // Sent again, as there was no answer yet.
         Some(State::Connecting) => return Ok(()),
@@ -90,6 +96,10 @@ pub(super) fn begin(
         }
     }
     Ok(())
+}
+
+fn is_syn(segment: &Segment) -> bool {
+    segment.has(SYN) && ![ACK, RST, FIN].iter().any(|flag| segment.has(*flag))
 }
 
 impl Place {

@@ -35,8 +35,8 @@ use convoy_network::{
 use convoy_packet::{
     checksum::sum,
     counters::Dropped,
-    packet::{ICMPV4, Packet, TCP, UDP, write_ip_header},
-    segment::{Plain, RST, SYN, Segment, Tuple, write_segment},
+    packet::{ICMPV4, Packet, TCP, UDP, seal_ipv4, write_ip_header},
+    segment::{ACK, Plain, RST, SYN, Segment, Tuple, write_segment},
     vnet::VnetHeader,
 };
 use convoy_smoltcp::device_pair;
@@ -239,17 +239,21 @@ fn outward(peer: u8, port: u16) -> Ends {
 }
 
 fn syn(ends: Ends, sequence: u32) -> Vec<u8> {
+    segment(ends, SYN, sequence)
+}
+
+fn segment(ends: Ends, flags: u8, sequence: u32) -> Vec<u8> {
     let mut packet = vec![0; 60];
     let tuple = Tuple {
         local: ends.peer,
         remote: ends.target,
     };
-    let syn = Plain {
-        flags: SYN,
+    let plain = Plain {
+        flags,
         sequence,
         ..Plain::default()
     };
-    let length = write_segment(&mut packet, tuple, syn);
+    let length = write_segment(&mut packet, tuple, plain);
     packet.truncate(length);
     packet
 }
@@ -281,6 +285,20 @@ fn echo_request(ends: Ends) -> Vec<u8> {
     let sum = !sum(&packet[at..]);
     packet[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
     packet
+}
+
+/// A packet cut in two.
+fn fragments(packet: &[u8], ident: u16) -> [Vec<u8>; 2] {
+    let (header, payload) = packet.split_at(20);
+    [(0, 0x2000, &payload[..16]), (16, 0, &payload[16..])].map(|(offset, more, part)| {
+        let mut fragment = [header, part].concat();
+        let length = fragment.len() as u16;
+        fragment[2..4].copy_from_slice(&length.to_be_bytes());
+        fragment[4..6].copy_from_slice(&ident.to_be_bytes());
+        fragment[6..8].copy_from_slice(&(more | (offset / 8_u16)).to_be_bytes());
+        seal_ipv4(&mut fragment);
+        fragment
+    })
 }
 
 fn parsed(packet: &[u8]) -> Packet<'_> {

@@ -14,7 +14,9 @@
 //!   owner's answers would need raw sockets; and packets that wait for a verdict are the kernel's to bound. What comes
 //!   out of the inlet is the owner's alone to keep.
 //! - **The kernel forwards to the inlet**, so that a packet whose TTL ends there is answered as by any router.
-//! - **Only what begins a flow takes this way.** The kernel itself finds the socket of a flow that exists.
+//! - **Only what begins a flow takes this way.** The kernel itself finds the socket of a flow that exists. Fragments do
+//!   as well while there are many: the kernel's memory for them is not divided among peers, the owner's is. Segments that
+//!   it puts together come back as an admitted SYN does.
 
 mod listening;
 mod rules;

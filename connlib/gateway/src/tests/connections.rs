@@ -152,6 +152,28 @@ async fn who_was_not_admitted_is_reset() {
 }
 
 #[tokio::test]
+async fn a_segment_that_came_in_fragments_is_passed_on_to_its_connection_alone() {
+    let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let scene = Scene::new(Target::Is(target.local_addr().unwrap()));
+    let (near, _far) = scene.open(&target).await;
+    let asked = scene.asked();
+    let open = Ends {
+        peer: near.local_addr().unwrap(),
+        target: scene.accepting,
+    };
+    for ends in [outward(0, 1), open] {
+        for fragment in fragments(&segment(ends, ACK, 7), 1) {
+            scene.send(&fragment).await;
+        }
+    }
+    let whole = scene.receive().await;
+    assert_eq!(whole[20..], segment(open, ACK, 7)[20..]);
+    let packets = scene.gateway.carried().packets;
+    assert_eq!(packets.dropped(Dropped::NobodyListens), 1);
+    assert_eq!(scene.asked(), asked);
+}
+
+#[tokio::test]
 async fn a_connection_ends_at_one_side_as_it_ended_at_the_other() {
     let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let scene = Scene::new(Target::Is(target.local_addr().unwrap()));

@@ -1,5 +1,4 @@
 use super::{flows::MAX_WAITING, *};
-use convoy_packet::packet::seal_ipv4;
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_syns_takes_neither_room_nor_answers_from_another_peer() {
@@ -159,18 +158,4 @@ async fn fragments_without_end_displace_only_those_of_their_sender() {
     let packets = scene.gateway.carried().packets;
     let dropped = packets.dropped(Dropped::Fragment);
     assert!(packets.reassembled == 1 && dropped > 80, "{packets:?}");
-}
-
-/// A packet cut in two.
-fn fragments(packet: &[u8], ident: u16) -> [Vec<u8>; 2] {
-    let (header, payload) = packet.split_at(20);
-    [(0, 0x2000, &payload[..16]), (16, 0, &payload[16..])].map(|(offset, more, part)| {
-        let mut fragment = [header, part].concat();
-        let length = fragment.len() as u16;
-        fragment[2..4].copy_from_slice(&length.to_be_bytes());
-        fragment[4..6].copy_from_slice(&ident.to_be_bytes());
-        fragment[6..8].copy_from_slice(&(more | (offset / 8_u16)).to_be_bytes());
-        seal_ipv4(&mut fragment);
-        fragment
-    })
 }

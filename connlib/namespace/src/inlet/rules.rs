@@ -17,6 +17,9 @@ pub(crate) const NAME: &str = "convoy-inlet";
 pub(super) const FIRST: u32 = 1;
 pub(super) const ADMITTED: u32 = 2;
 
+/// Matches fragments of either family.
+const IS_FRAGMENT: [&str; 2] = ["ip frag-off & 0x3fff != 0", "exthdr frag exists"];
+
 const PROGRAM: &str = "nft";
 /// Where it may lie: the holder has no `PATH`.
 const DIRECTORIES: [&str; 5] = [
@@ -26,6 +29,17 @@ const DIRECTORIES: [&str; 5] = [
     "/usr/bin",
     "/run/current-system/sw/bin",
 ];
+
+/// Rates of fragments up to which the kernel reassembles. What it may then hold for a minute stays below 4 MiB, beyond
+/// which it would drop the fragments of all peers.
+const FEW_FRAGMENTS: [&str; 2] = [
+    "16/second burst 512 packets",
+    "16 kbytes/second burst 1024 kbytes",
+];
+/// Time below these rates until the kernel reassembles again.
+const CALM: &str = "10s";
+/// A priority before that of the kernel's reassembly, -400.
+const BEFORE_REASSEMBLY: i32 = -450;
 
 /// A port on which nobody listens: with it, `tproxy` finds connected sockets only.
 const NOBODY: u16 = 1;
@@ -46,7 +60,10 @@ pub(super) fn apply(
         fix: "install nftables".to_owned(),
     })?;
     let rules = rules(tun, own, [ports(false), ports(true)]);
-    run(&program, &rules).map_err(|reason| Refusal::Gateway {
+    // Some kernels lack `limit` or `notrack`, without which they reassemble all fragments.
+    let both = format!("{rules}{}", sorting_of_fragments(tun));
+    let applied = run(&program, &both).or_else(|_| run(&program, &rules));
+    applied.map_err(|reason| Refusal::Gateway {
         reason: format!("{PROGRAM} says: {reason}"),
         fix: "a kernel with nft_tproxy, and `sudo modprobe nft_tproxy` if that is a module"
             .to_owned(),
@@ -100,10 +117,21 @@ fn rules(tun: &str, own: &[(IpAddr, u8)], ports: [Option<u16>; 2]) -> String {
             None => rule(format!("iifname \"{tun}\" meta nfproto {family} drop")),
         }
     }
+    for (family, ip) in families {
+        // Segments that the owner has reassembled.
+        rule(format!(
+            "iifname \"{NAME}\" meta nfproto {family} meta l4proto tcp tproxy {ip} to :{NOBODY} \
+             meta mark set {ADMITTED} accept"
+        ));
+    }
     rule(format!("iifname != \"{tun}\" accept"));
     for (address, _) in own {
         let ip = families[usize::from(address.is_ipv6())].1;
         rule(format!("{ip} daddr {address} accept"));
+    }
+    // Fragments that the kernel has not reassembled.
+    for is_fragment in IS_FRAGMENT {
+        rule(format!("{is_fragment} meta mark set {FIRST} accept"));
     }
     rule(format!("{SYN} != syn accept"));
     for (family, ip) in families {
@@ -121,6 +149,29 @@ fn rules(tun: &str, own: &[(IpAddr, u8)], ports: [Option<u16>; 2]) -> String {
     rules
 }
 
+/// The rules that lead fragments past the kernel's reassembly to the owner, which is fair to peers, while they are not
+/// few. The kernel's keeps a flow's datagrams in order.
+fn sorting_of_fragments(tun: &str) -> String {
+    let [packets, bytes] = FEW_FRAGMENTS;
+    let [ipv4, ipv6] = IS_FRAGMENT;
+    format!(
+        "table inet convoy {{
+         set crowded {{ type nf_proto; size 2; flags dynamic,timeout; timeout {CALM}; }}
+         chain fragments {{
+         limit rate over {packets} update @crowded {{ meta nfproto }}
+         limit rate over {bytes} update @crowded {{ meta nfproto }}
+         meta nfproto @crowded notrack
+         }}
+         chain sorting {{
+         type filter hook prerouting priority {BEFORE_REASSEMBLY};
+         iifname != \"{tun}\" accept
+         {ipv4} jump fragments
+         {ipv6} jump fragments
+         }}
+         }}\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +186,8 @@ mod tests {
             "ip daddr 10.8.0.1 accept",
             "ip6 daddr fd08::1 accept",
             "iifname != \"wg0\" accept",
+            "tcp tproxy ip to :1 meta mark set 2 accept",
+            "exthdr frag exists meta mark set 1 accept",
         ] {
             assert!(both.contains(line), "{line}: {both}");
         }

@@ -1,13 +1,14 @@
 //! A peer that wants to harm another one.
 
 use std::{
-    net::Ipv4Addr,
+    net::{Ipv4Addr, Ipv6Addr},
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use convoy_lab::Namespace;
 use etherparse::{Icmpv4Type, PacketBuilder, icmpv4::DestUnreachableHeader};
+use nix::sys::socket::{setsockopt, sockopt::SetStruct};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::*;
@@ -15,6 +16,8 @@ use super::*;
 const GATEWAY: [u8; 4] = [10, 8, 0, 2];
 const HOSTILE: [u8; 4] = [10, 8, 0, 1];
 const VICTIM: [u8; 4] = [10, 8, 0, 3];
+const GATEWAY6: Ipv6Addr = Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 2);
+const HOSTILE6: Ipv6Addr = Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1);
 /// The gateway's name server.
 const DNS: u16 = 53;
 /// The port that is forwarded to this host.
@@ -23,6 +26,12 @@ const FORWARDED: u16 = 2_222;
 const BACKLOG: usize = 1_000;
 /// First packets that are sent together.
 const BURST: u16 = 400;
+/// First fragments that take more than the 4 MiB of a kernel.
+const MANY_FRAGMENTS: u16 = 8_000;
+/// Bytes of a datagram that a peer's kernel makes fragments of.
+const LONG: usize = 3_000;
+/// The least MTU with IPv6, less than a segment's.
+const NARROW: usize = 1_280;
 
 #[test]
 fn connections_that_a_peer_leaves_unfinished_close_no_port_to_others() {
@@ -145,6 +154,106 @@ fn an_icmp_error_of_a_peer_shortens_nobody_elses_packets() {
     place.down();
 }
 
+#[test]
+fn fragments_without_end_of_a_peer_leave_others_theirs() {
+    let Some(place) = Place::without_gateway("") else {
+        return;
+    };
+    for outside in OUTSIDE {
+        echo_datagrams(&place.world.net, (outside, ECHO));
+    }
+    echo(&place.world.net, (OUTSIDE[0], ECHO));
+    for engine in ENGINES {
+        place.up(&["--nat=user", engine]);
+        for (family, outside) in OUTSIDE.iter().enumerate() {
+            under_fragments(&place, family == 1, |victim| {
+                for _ in 0..5 {
+                    answers(victim, outside, LONG);
+                }
+                segments_arrive_in_fragments(&place, victim);
+            });
+        }
+        place.down();
+    }
+}
+
+/// Makes one peer begin packets without end; once they are more than a kernel keeps, runs what the other peer does.
+fn under_fragments(place: &Place, is_ipv6: bool, does: impl FnOnce(&Namespace)) {
+    let [hostile, victim] = place.peers();
+    let domain = if is_ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+    let raw = raw_of(hostile, domain);
+    let [is_over, are_many] = [(); 2].map(|()| AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for ident in (1..=u16::MAX).cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                match is_ipv6 {
+                    true => send_to(&raw, GATEWAY6.into(), &fragment6(ident)),
+                    false => send(&raw, &fragment4(ident)),
+                }
+                are_many.fetch_or(ident > MANY_FRAGMENTS, Ordering::Relaxed);
+                if ident.is_multiple_of(100) {
+                    thread::sleep(Duration::from_millis(20));
+                }
+            }
+        });
+        let _over = Ends(&is_over);
+        let are_many = || are_many.load(Ordering::Relaxed).then_some(());
+        assert!(eventually(DEADLINE, are_many).is_some());
+        does(victim);
+    });
+}
+
+/// Exchanges bytes with a host outside in segments of which the peer's kernel makes fragments.
+fn segments_arrive_in_fragments(place: &Place, peer: &Namespace) {
+    let target = OUTSIDE[0];
+    let narrow =
+        format!("ip route replace {target}/32 dev wg0 mtu lock 1420; ip link set wg0 mtu {NARROW}");
+    place.world.shell_at(peer, &narrow);
+    let mut stream = connect(peer, (target, ECHO)).unwrap();
+    setsockopt(&stream, PathMtuDiscovery, &libc::IP_PMTUDISC_INTERFACE).unwrap();
+    let mut back = vec![0; 10 * LONG];
+    stream.write_all(&vec![7; back.len()]).unwrap();
+    stream.read_exact(&mut back).unwrap();
+    assert!(back.iter().all(|byte| *byte == 7));
+    let wide = format!("ip link set wg0 mtu 1420; ip route del {target}/32 dev wg0");
+    place.world.shell_at(peer, &wide);
+}
+
+#[derive(Clone, Copy)]
+struct PathMtuDiscovery;
+
+nix::setsockopt_impl!(
+    PathMtuDiscovery,
+    libc::IPPROTO_IP,
+    libc::IP_MTU_DISCOVER,
+    libc::c_int,
+    SetStruct<libc::c_int>
+);
+
+/// The first fragment of a datagram to a host outside.
+fn fragment4(ident: u16) -> Vec<u8> {
+    let [a, b] = ident.to_be_bytes();
+    let mut packet = vec![0x45, 0, 0, 28, a, b, 0x20, 0, 64, 17, 0, 0];
+    let target: Ipv4Addr = OUTSIDE[0].parse().unwrap();
+    packet.extend([HOSTILE, target.octets()].concat());
+    packet.extend([0, 7, 0, 7, 0, 100, 0, 0]);
+    packet
+}
+
+/// The same over IPv6.
+fn fragment6(ident: u16) -> Vec<u8> {
+    let [a, b] = ident.to_be_bytes();
+    let mut packet = vec![0x60, 0, 0, 0, 0, 16, 44, 64];
+    let target: Ipv6Addr = OUTSIDE[1].parse().unwrap();
+    packet.extend([HOSTILE6.octets(), target.octets()].concat());
+    packet.extend([17, 0, 0, 1, 0, 0, a, b]);
+    packet.extend([0, 7, 0, 7, 0, 100, 0, 0]);
+    packet
+}
+
 /// A first packet of a connection to a port of the gateway.
 fn opening(from: u16, to: u16) -> Vec<u8> {
     let mut packet = Vec::new();
@@ -158,13 +267,21 @@ fn opening(from: u16, to: u16) -> Vec<u8> {
 
 /// A socket that sends whole packets.
 fn raw(peer: &Namespace) -> Socket {
+    raw_of(peer, Domain::IPV4)
+}
+
+fn raw_of(peer: &Namespace, domain: Domain) -> Socket {
     let raw = Protocol::from(libc::IPPROTO_RAW);
-    let open = || Socket::new(Domain::IPV4, Type::RAW, Some(raw)).unwrap();
+    let open = || Socket::new(domain, Type::RAW, Some(raw)).unwrap();
     peer.run(open).unwrap()
 }
 
 fn send(raw: &Socket, packet: &[u8]) {
-    let to = SocketAddr::from((GATEWAY, 0));
+    send_to(raw, GATEWAY.into(), packet);
+}
+
+fn send_to(raw: &Socket, gateway: IpAddr, packet: &[u8]) {
+    let to = SocketAddr::from((gateway, 0));
     // A full queue is no matter: there are more.
     let _ = raw.send_to(packet, &to.into());
 }
