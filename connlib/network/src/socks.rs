@@ -2,6 +2,7 @@
 
 mod association;
 mod datagram;
+mod names;
 mod networks;
 mod refusal;
 mod targets;

@@ -17,9 +17,10 @@ use tokio::{
 
 use super::{
     datagram,
+    names::{LookUp, Named, Names, Route},
     networks::Networks,
     refusal::{self, Request, refuse},
-    targets::{Named, Names, Route, Targets},
+    targets::Targets,
 };
 use crate::{
     counters::{Counters, Refusal},
@@ -79,8 +80,6 @@ struct Routes {
     names: Names,
     /// The header that the last datagram had, and its target: the next one mostly has the same.
     latest: Option<(Vec<u8>, SocketAddr)>,
-    /// Names that are to be looked up.
-    unknown: Vec<Named>,
 }
 
 impl Association {
@@ -111,7 +110,6 @@ impl Association {
                 targets: Targets::default(),
                 names: Names::default(),
                 latest: None,
-                unknown: Vec::new(),
             },
         };
         Ok((association, address))
@@ -127,11 +125,13 @@ impl Association {
             let _: io::Result<()> = tokio::select! {
                 ready = sockets.near.readable() => ready.and_then(|()| {
                     let forwarded = sockets.forward(routes, far, counters);
-                    lookups.extend(routes.unknown.drain(..).map(|name| look_up(far, name)));
+                    lookups.extend(routes.names.unasked().map(|it| look_up(far, it)));
                     forwarded
                 }),
-                Some((name, found)) = lookups.next() => {
-                    sockets.found(routes, (name, found), far, counters);
+                Some(outcome) = lookups.next() => {
+                    if let Some((name, found)) = outcome {
+                        sockets.found(routes, name, found, far, counters);
+                    }
                     Ok(())
                 }
                 ready = sockets.far_v4.readable() => {
@@ -187,7 +187,8 @@ impl Sockets {
     fn found(
         &self,
         routes: &mut Routes,
-        (name, found): (Named, Result<Vec<SocketAddr>, Refusal>),
+        name: Named,
+        found: Result<Vec<SocketAddr>, Refusal>,
         far: &dyn Network,
         counters: &Counters,
     ) {
@@ -200,10 +201,11 @@ impl Sockets {
             });
             usable.ok_or(refusal)
         });
-        let waiting = routes.names.found(name, address);
-        match address {
+        let (address, waiting) = routes.names.found(name, address);
+        // An address that is kept may be denied by now.
+        let admitted = address.and_then(|it| routes.admit(it, far).map(|()| it));
+        match admitted {
             Ok(address) => {
-                routes.targets.insert(address);
                 for payload in waiting {
                     let socket = self.towards(address).unwrap_or(&self.far_v4);
                     match socket.try_send_to(&payload, address) {
@@ -295,17 +297,15 @@ impl Routes {
         payload: &[u8],
         counters: &Counters,
     ) -> Option<SocketAddr> {
-        match self.names.route(&name, payload) {
-            Route::To(address) => return Some(address),
+        match self.names.route(&name, payload, counters) {
+            Route::To(address) => Some(address),
             Route::Refused(refusal) => {
                 counters.refuse(refusal);
                 counters.drop_datagrams(1);
+                None
             }
-            Route::LookUp => self.unknown.push(name),
-            Route::Waits => {}
-            Route::Dropped => counters.drop_datagrams(1),
+            Route::Waits => None,
         }
-        None
     }
 
     /// Records a target of datagrams, if the client may reach it.
@@ -324,14 +324,26 @@ async fn open(network: &dyn Network, at: IpAddr) -> io::Result<Datagrams> {
     Ok(socket)
 }
 
-async fn look_up(far: &dyn Network, name: Named) -> (Named, Result<Vec<SocketAddr>, Refusal>) {
+/// Looks a name up; `None` if that was given up.
+async fn look_up(
+    far: &dyn Network,
+    lookup: LookUp,
+) -> Option<(Named, Result<Vec<SocketAddr>, Refusal>)> {
+    let LookUp { name, given_up } = lookup;
     let target = Target {
         host: name.0.clone(),
         port: name.1,
     };
-    let found = resolve(far, &target).await;
-    settle(far, found.as_deref().unwrap_or_default()).await;
-    (name, found)
+    let addresses = async {
+        let found = resolve(far, &target).await;
+        settle(far, found.as_deref().unwrap_or_default()).await;
+        found
+    };
+    tokio::select! {
+        biased;
+        _ = given_up => None,
+        found = addresses => Some((name, found)),
+    }
 }
 
 /// Waits until a socket has something; for ever if there is none.
