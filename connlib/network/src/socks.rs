@@ -20,13 +20,13 @@ use fast_socks5::{
 use tokio::time::timeout;
 
 use crate::{
-    counters::{Counters, Refusal},
+    counters::Refusal,
     dial::{Target, dial},
     lingering,
     login::Login,
     network::{Network, Stream},
 };
-pub(crate) use networks::Networks;
+pub(crate) use networks::{Networks, Rule};
 use refusal::{Request, reason, refuse};
 
 /// Time limit for a client to complete its request.
@@ -38,9 +38,9 @@ pub(crate) async fn serve(
     address: IpAddr,
     login: Option<&Login>,
     networks: Networks<'_>,
-    counters: &Counters,
+    rule: Rule<'_>,
 ) -> Result<Option<(Stream, Stream)>, Refusal> {
-    match converse(&mut client, address, login, networks, counters).await {
+    match converse(&mut client, address, login, networks, rule).await {
         Ok(target) => Ok(target.map(|target| (client, target))),
         Err(refusal) => {
             lingering::close(client).await;
@@ -55,7 +55,7 @@ async fn converse(
     address: IpAddr,
     login: Option<&Login>,
     networks: Networks<'_>,
-    counters: &Counters,
+    rule: Rule<'_>,
 ) -> Result<Option<Stream>, Refusal> {
     let near = client.local_address().ok_or(Refusal::Malformed)?.ip();
     let request = timeout(REQUEST_LIMIT, read(client, login));
@@ -66,7 +66,7 @@ async fn converse(
     match command {
         Socks5Command::TCPConnect => connect(request, target, networks.far).await.map(Some),
         Socks5Command::UDPAssociate => {
-            association::serve(request, &target, near, address, networks, counters).await?;
+            association::serve(request, &target, near, address, networks, rule).await?;
             Ok(None)
         }
         Socks5Command::TCPBind => Err(refuse(request, Refusal::Unsupported).await),

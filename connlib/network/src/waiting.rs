@@ -25,6 +25,13 @@ struct State {
     by_group: HashMap<u32, usize>,
 }
 
+/// The memory as one rule uses it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) waiting: &'a Waiting,
+    pub(crate) group: u32,
+}
+
 /// A datagram that waits; dropping it gives its memory back. Small, as each flow has room for several.
 #[derive(Debug)]
 pub struct Early(Box<Held>);
@@ -59,6 +66,13 @@ impl Waiting {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part<'_> {
+    /// Copies a datagram as [`Waiting::hold`] does.
+    pub(crate) fn hold(self, datagram: &[u8], class: u8) -> Option<Early> {
+        self.waiting.hold(self.group, datagram, class)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     network::{Listener, Stream},
     shares::Share,
     socks,
+    waiting::Part,
 };
 
 /// The pause after a call of accept(2) that failed.
@@ -131,14 +132,14 @@ impl Context {
                     near: self.near.as_ref(),
                     far,
                 };
-                socks::serve(
-                    client,
-                    address.ip(),
-                    login.as_ref(),
-                    networks,
-                    &self.counters,
-                )
-                .await
+                let rule = socks::Rule {
+                    counters: &self.counters,
+                    early: Part {
+                        waiting: &self.shared.waiting,
+                        group: self.rule,
+                    },
+                };
+                socks::serve(client, address.ip(), login.as_ref(), networks, rule).await
             }
             Service::HttpConnect(login) => http_connect::serve(client, login.as_ref(), far)
                 .await

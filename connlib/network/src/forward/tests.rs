@@ -1,3 +1,4 @@
+mod names;
 mod policy;
 mod proxies;
 mod tcp;

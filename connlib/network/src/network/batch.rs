@@ -90,18 +90,18 @@ impl Batch {
         join(&self.storage, &self.messages)
     }
 
-    /// All datagrams that `route` finds a destination for, given sender and bytes, destination by destination. Each
-    /// begins behind as many of its bytes as `route` says; a train is from its destination.
+    /// All datagrams that `route` finds a destination for, given sender, bytes and traffic class, destination by
+    /// destination. Each begins behind as many of its bytes as `route` says; a train is from its destination.
     pub fn routed(
         &mut self,
-        mut route: impl FnMut(SocketAddr, &[u8]) -> Option<(SocketAddr, usize)>,
+        mut route: impl FnMut(SocketAddr, &[u8], u8) -> Option<(SocketAddr, usize)>,
     ) -> impl Iterator<Item = Train<'_>> {
         self.parts.clear();
         for message in &self.messages {
             let end = message.start + message.length;
             for start in message.datagrams() {
                 let whole = &self.storage[start..end.min(start + message.segment_len)];
-                let routed = route(message.from, whole);
+                let routed = route(message.from, whole, message.class);
                 self.parts.extend(routed.map(|(to, header)| {
                     let length = whole.len() - header;
                     Message::one(to, start + header, length).with_class(message.class)

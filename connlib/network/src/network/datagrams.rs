@@ -328,6 +328,19 @@ impl Datagrams {
         }
     }
 
+    /// Sends a datagram of a traffic class to an address, if there is room.
+    ///
+    /// # Errors
+    /// As [`Self::try_send_to`].
+    pub(crate) fn try_send_to_of_class(
+        &self,
+        datagram: &[u8],
+        to: SocketAddr,
+        class: u8,
+    ) -> io::Result<usize> {
+        self.try_send_one(datagram, Some(to), None, class)
+    }
+
     /// Sends a datagram to an address. Only the kernel's sockets wait for room.
     ///
     /// # Errors

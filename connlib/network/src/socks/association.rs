@@ -18,7 +18,7 @@ use tokio::{
 use super::{
     datagram,
     names::{LookUp, Named, Names, Route},
-    networks::Networks,
+    networks::{Networks, Rule},
     refusal::{self, Request, refuse},
     targets::Targets,
 };
@@ -38,7 +38,7 @@ pub(super) async fn serve(
     near: IpAddr,
     client: IpAddr,
     networks: Networks<'_>,
-    counters: &Counters,
+    rule: Rule<'_>,
 ) -> Result<(), Refusal> {
     let opened = Association::open(announced, near, client, networks).await;
     let (mut association, address) = match opened {
@@ -47,12 +47,12 @@ pub(super) async fn serve(
     };
     let connection = request.reply_success(address).await;
     let connection = connection.map_err(|error| refusal::reason(&error))?;
-    let _open = counters.open();
+    let _open = rule.counters.open();
     let mut byte = [0];
     tokio::select! {
         // Its end ends the association; nothing else may come.
         _ = connection.read(&mut byte) => {}
-        () = association.run(networks.far, counters) => {}
+        () = association.run(networks.far, rule) => {}
     }
     Ok(())
 }
@@ -115,7 +115,8 @@ impl Association {
         Ok((association, address))
     }
 
-    async fn run(&mut self, far: &dyn Network, counters: &Counters) {
+    async fn run(&mut self, far: &dyn Network, rule: Rule<'_>) {
+        let counters = rule.counters;
         let Self { sockets, routes } = self;
         // A name that takes long holds up nothing else.
         let mut lookups = FuturesUnordered::new();
@@ -124,7 +125,7 @@ impl Association {
             // Receiving fails only if there is nothing: these sockets do not ask for other errors.
             let _: io::Result<()> = tokio::select! {
                 ready = sockets.near.readable() => ready.and_then(|()| {
-                    let forwarded = sockets.forward(routes, far, counters);
+                    let forwarded = sockets.forward(routes, far, rule);
                     lookups.extend(routes.names.unasked().map(|it| look_up(far, it)));
                     forwarded
                 }),
@@ -149,18 +150,14 @@ impl Association {
 
 impl Sockets {
     /// Sends the client's datagrams to the targets that stand in front of them.
-    fn forward(
-        &self,
-        routes: &mut Routes,
-        far: &dyn Network,
-        counters: &Counters,
-    ) -> io::Result<()> {
+    fn forward(&self, routes: &mut Routes, far: &dyn Network, rule: Rule<'_>) -> io::Result<()> {
         with_batch(|batch| {
             self.near.try_receive(batch)?;
             routes.latest = None;
-            let route = |from, datagram: &[u8]| routes.route((from, datagram), far, counters);
+            let route =
+                |from, datagram: &[u8], class| routes.route(from, (datagram, class), far, rule);
             for train in batch.routed(route) {
-                self.send(&train, counters);
+                self.send(&train, rule.counters);
             }
             Ok(())
         })
@@ -208,7 +205,7 @@ impl Sockets {
             Ok(address) => {
                 for payload in waiting {
                     let socket = self.towards(address).unwrap_or(&self.far_v4);
-                    match socket.try_send_to(&payload, address) {
+                    match socket.try_send_to_of_class(&payload, address, payload.class()) {
                         Ok(sent) => counters.moved.count_outbound(sent),
                         Err(_) => counters.drop_datagrams(1),
                     }
@@ -248,10 +245,12 @@ impl Routes {
     /// Finds the target of a datagram, and the length of the header that names it; none if it goes nowhere now.
     fn route(
         &mut self,
-        (from, datagram): (SocketAddr, &[u8]),
+        from: SocketAddr,
+        (datagram, class): (&[u8], u8),
         far: &dyn Network,
-        counters: &Counters,
+        rule: Rule<'_>,
     ) -> Option<(SocketAddr, usize)> {
+        let counters = rule.counters;
         let is_client =
             from.ip() == self.client && self.port.is_none_or(|port| port == from.port());
         if !is_client {
@@ -268,10 +267,11 @@ impl Routes {
             counters.refuse(Refusal::Malformed);
             return None;
         };
+        let payload = (&datagram[length..], class);
         let target = match named {
             datagram::Named::Address(address) => address,
             datagram::Named::Host(host, port) => {
-                self.address_of((host.to_owned(), port), &datagram[length..], counters)?
+                self.address_of((host.to_owned(), port), payload, rule)?
             }
         };
         let target = match far.discover(target) {
@@ -279,7 +279,7 @@ impl Routes {
             // It waits as for a name.
             Some(_) => {
                 let name = (target.ip().to_string(), target.port());
-                self.address_of(name, &datagram[length..], counters)?
+                self.address_of(name, payload, rule)?
             }
         };
         if let Err(refusal) = self.admit(target, far) {
@@ -294,14 +294,14 @@ impl Routes {
     fn address_of(
         &mut self,
         name: Named,
-        payload: &[u8],
-        counters: &Counters,
+        payload: (&[u8], u8),
+        rule: Rule<'_>,
     ) -> Option<SocketAddr> {
-        match self.names.route(&name, payload, counters) {
+        match self.names.route(&name, payload, rule) {
             Route::To(address) => Some(address),
             Route::Refused(refusal) => {
-                counters.refuse(refusal);
-                counters.drop_datagrams(1);
+                rule.counters.refuse(refusal);
+                rule.counters.drop_datagrams(1);
                 None
             }
             Route::Waits => None,

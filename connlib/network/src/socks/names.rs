@@ -4,9 +4,11 @@ use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use tokio::{sync::oneshot, time::Instant};
 
+use super::Rule;
 use crate::{
     counters::{Counters, Refusal},
     expiry::RETRY,
+    waiting::Early,
 };
 
 /// Names that are remembered; another one replaces the one that was not used for longest.
@@ -17,7 +19,7 @@ const NAME_LIFE: Duration = Duration::from_secs(60);
 const MAX_LOOKUPS: usize = 64;
 /// Datagrams that wait for one name.
 const MAX_EARLY: usize = 8;
-/// Bytes that wait for one name.
+/// Bytes that wait for one name; [`Waiting`](crate::waiting::Waiting) bounds those of all names.
 const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// A host's name and a port.
@@ -42,7 +44,7 @@ struct Known {
 
 struct Pending {
     serial: u64,
-    waiting: Vec<Vec<u8>>,
+    waiting: Vec<Early>,
     /// Dropping it gives the look-up up.
     _alive: oneshot::Sender<()>,
 }
@@ -65,7 +67,13 @@ pub(super) enum Route {
 
 impl Names {
     /// Finds a name's address, or keeps the datagram until that is known.
-    pub(super) fn route(&mut self, name: &Named, datagram: &[u8], counters: &Counters) -> Route {
+    pub(super) fn route(
+        &mut self,
+        name: &Named,
+        (datagram, class): (&[u8], u8),
+        rule: Rule<'_>,
+    ) -> Route {
+        let Rule { counters, early } = rule;
         let now = Instant::now();
         if let Some(known) = self.known.get_mut(name) {
             known.used = now;
@@ -82,16 +90,23 @@ impl Names {
             }
         }
         let waiting = self.look_up(name, counters);
-        let bytes: usize = waiting.iter().map(Vec::len).sum();
-        match waiting.len() < MAX_EARLY && bytes + datagram.len() <= MAX_EARLY_BYTES {
-            true => waiting.push(datagram.to_owned()),
-            false => counters.drop_datagrams(1),
+        let bytes: usize = waiting.iter().map(|it| it.len()).sum();
+        if waiting.len() >= MAX_EARLY || bytes + datagram.len() > MAX_EARLY_BYTES {
+            counters.drop_datagrams(1);
+            return Route::Waits;
+        }
+        match early.hold(datagram, class) {
+            Some(held) => waiting.push(held),
+            None => {
+                counters.refuse(Refusal::TooMuchWaiting);
+                counters.drop_datagrams(1);
+            }
         }
         Route::Waits
     }
 
     /// Begins to look a name up, unless it is being looked up; returns the datagrams that wait for it.
-    fn look_up(&mut self, name: &Named, counters: &Counters) -> &mut Vec<Vec<u8>> {
+    fn look_up(&mut self, name: &Named, counters: &Counters) -> &mut Vec<Early> {
         if !self.pending.contains_key(name) && self.pending.len() >= MAX_LOOKUPS {
             self.give_up_oldest(counters);
         }
@@ -133,7 +148,7 @@ impl Names {
         &mut self,
         name: Named,
         found: Result<SocketAddr, Refusal>,
-    ) -> (Result<SocketAddr, Refusal>, Vec<Vec<u8>>) {
+    ) -> (Result<SocketAddr, Refusal>, Vec<Early>) {
         let pending = self.pending.remove(&name);
         let waiting = pending.map_or_else(Vec::new, |it| it.waiting);
         let now = Instant::now();
@@ -167,6 +182,7 @@ mod tests {
     use tokio::{sync::oneshot::error::TryRecvError, time::advance};
 
     use super::*;
+    use crate::waiting::{Part, Waiting};
 
     fn target(number: u16) -> SocketAddr {
         ([192, 0, 2, 1], number).into()
@@ -176,16 +192,29 @@ mod tests {
         (format!("{number}.example"), 53)
     }
 
+    /// Bytes of datagrams that have waited, all of the same class.
+    fn bytes(waited: &[Early]) -> Vec<&[u8]> {
+        assert!(waited.iter().all(|it| it.class() == 7));
+        waited.iter().map(|it| &**it).collect()
+    }
+
     /// Names, and what was dropped.
     #[derive(Default)]
     struct Scene {
         names: Names,
         counters: Counters,
+        waiting: Waiting,
     }
 
     impl Scene {
         fn route(&mut self, name: &Named, datagram: &[u8]) -> Route {
-            self.names.route(name, datagram, &self.counters)
+            let early = Part {
+                waiting: &self.waiting,
+                group: 0,
+            };
+            let counters = &self.counters;
+            let rule = Rule { counters, early };
+            self.names.route(name, (datagram, 7), rule)
         }
 
         /// The names that are to be looked up since the last call.
@@ -214,10 +243,10 @@ mod tests {
         let (found, waited) = scene.names.found(name(0), Ok(target(7)));
         assert_eq!(found, Ok(target(7)));
         let first: Vec<_> = (0..MAX_EARLY as u8).map(|number| vec![number]).collect();
-        assert_eq!(waited, first);
+        assert_eq!(bytes(&waited), first);
         assert_eq!(scene.route(&name(0), b"x"), Route::To(target(7)));
         let (_, waited) = scene.names.found(name(1), Err(Refusal::UnknownName));
-        assert_eq!(waited, [b"short"]);
+        assert_eq!(bytes(&waited), [b"short"]);
     }
 
     #[test]
@@ -272,7 +301,8 @@ mod tests {
         assert_eq!(scene.route(&name(0), b"x"), Route::Waits);
         assert_eq!(scene.asked(), [name(0)]);
         let (kept, waited) = scene.names.found(name(0), Err(Refusal::UnknownName));
-        assert_eq!((kept, waited), (Ok(target(1)), vec![b"x".to_vec()]));
+        assert_eq!(kept, Ok(target(1)));
+        assert_eq!(bytes(&waited), [b"x"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -297,7 +327,7 @@ mod tests {
         for number in 0..1_000 {
             assert_eq!(scene.route(&name(number), b"x"), Route::Waits);
             let (_, waited) = scene.names.found(name(number), Err(Refusal::Forbidden));
-            assert_eq!(waited, [b"x"]);
+            assert_eq!(bytes(&waited), [b"x"]);
             let refused = Route::Refused(Refusal::Forbidden);
             assert_eq!(scene.route(&name(number), b"y"), refused);
             assert!(scene.names.known.len() <= MAX_NAMES);
