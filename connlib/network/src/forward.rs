@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::{
     access::Access,
     counters::{Counters, Totals},
+    lookups::Lookups,
     network::Network,
     occupants::Occupants,
     peers::Peers,
@@ -111,6 +112,7 @@ impl Forwarder {
             flows: Occupants::default(),
             most_flows: limits.flows,
             waiting: Waiting::default(),
+            lookups: Lookups::default(),
         };
         Self {
             shared: Arc::new(shared),

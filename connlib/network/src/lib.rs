@@ -20,6 +20,7 @@ pub mod forward;
 mod http_connect;
 mod lingering;
 pub mod login;
+mod lookups;
 mod network;
 pub mod occupants;
 pub mod own;
@@ -31,4 +32,5 @@ mod socks;
 pub mod translators;
 pub mod waiting;
 
+pub use lookups::MOST_LOOKUPS;
 pub use network::*;

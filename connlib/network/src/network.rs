@@ -58,6 +58,11 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// The addresses of a name as this network sees it, in the order in which they should be tried.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
 
+    /// Whether each [`Self::resolve`] takes a thread, and keeps it although nobody waits for the answer any more.
+    fn takes_threads(&self) -> bool {
+        false
+    }
+
     /// Connects to an address.
     fn connect(&self, to: SocketAddr) -> Answer<'_, Stream>;
 
@@ -89,6 +94,11 @@ pub trait OpenSockets: fmt::Debug + Send + Sync {
 
     /// The addresses of a name as this namespace sees it.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
+
+    /// Whether each [`Self::resolve`] takes a thread: see [`Network::takes_threads`].
+    fn takes_threads(&self) -> bool {
+        false
+    }
 }
 
 /// Any address of the same family, and any port.

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use convoy_config::{Forwarding, Listener, import_rinetd, read_forwarding};
 use convoy_desired::reading::show;
 use convoy_network::{
-    Guarded, Host, Kernel, Network,
+    Guarded, Host, Kernel, MOST_LOOKUPS, Network,
     access::Access,
     forward::{Forwarder, Limits},
     own::Own,
@@ -25,8 +25,6 @@ use tracing::info;
 
 pub use args::{ForwardArgs, ImportArgs};
 
-/// Names that are looked up at the same time; each needs a thread.
-const LOOKUPS: usize = 16;
 /// Descriptors reserved for everything but connections and flows.
 const SPARE_DESCRIPTORS: u64 = 256;
 
@@ -47,7 +45,7 @@ pub fn run(args: &ForwardArgs) -> anyhow::Result<()> {
     panics::end_process(OwnFiles::default());
     let limits = limits()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(LOOKUPS)
+        .max_blocking_threads(MOST_LOOKUPS)
         .enable_all()
         .build()
         .context("cannot start the threads of connections")?;

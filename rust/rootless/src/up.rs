@@ -5,14 +5,11 @@ use std::{path::PathBuf, thread::available_parallelism};
 use anyhow::{Context, anyhow};
 use convoy_daemon::args::TunnelOptions;
 use convoy_desired::reading;
-use convoy_network::relay::moderate_wakeups;
+use convoy_network::{MOST_LOOKUPS, relay::moderate_wakeups};
 use convoy_process::{background::Parent, terminal::Terminal};
 use tokio::runtime::Builder;
 
 use super::{Caller, Purpose, Wanted, args::UserspaceArgs, gateway, refuse_via, run, warn};
-
-/// Names of the host that are looked up at the same time; each needs a thread.
-const LOOKUPS: usize = 16;
 
 /// Supervises a tunnel of this user until it is taken down. In the background, it reports to its parent.
 pub fn up(
@@ -44,13 +41,13 @@ pub fn up(
     let relays = relays
         .worker_threads(threads)
         .on_thread_start(convoy_tun::preempt_nobody)
-        .max_blocking_threads(LOOKUPS)
+        .max_blocking_threads(MOST_LOOKUPS)
         .enable_all()
         .build()
         .context("cannot start the threads of connections")?;
     // The main thread polls for events itself: a busy connection thread does so only now and then.
     let control = Builder::new_current_thread()
-        .max_blocking_threads(LOOKUPS)
+        .max_blocking_threads(MOST_LOOKUPS)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;

@@ -6,6 +6,7 @@ use super::{clients::Clients, service::Service};
 use crate::{
     access::Access,
     counters::Counters,
+    lookups::{Lookups, OfClient},
     network::Network,
     occupants::{Holder, Occupants},
     peers::Peers,
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     pub(super) flows: Occupants,
     pub(super) most_flows: usize,
     pub(super) waiting: Waiting,
+    pub(super) lookups: Lookups,
 }
 
 /// State that all connections and flows of a listener share.
@@ -44,6 +46,15 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// The targets' network, as a client uses it.
+    pub(super) fn far(&self, client: IpAddr) -> OfClient<'_> {
+        OfClient {
+            network: &self.far,
+            lookups: &self.shared.lookups,
+            client: self.holder_of_flows(client),
+        }
+    }
+
     /// The peer that an address belongs to, or else the address or its network.
     pub(super) fn holder(&self, address: IpAddr) -> Holder {
         self.of_peer_or_address(self.peers.of(address), address)

@@ -118,7 +118,7 @@ impl Context {
         mut client: Stream,
         address: SocketAddr,
     ) -> Result<Option<(Stream, Stream)>, Refusal> {
-        let far = self.far.as_ref();
+        let far = &self.far(address.ip());
         match &self.service {
             Service::Tcp(target) | Service::Udp(target) => match dial(far, target).await {
                 Ok(target) => Ok(Some((client, target))),

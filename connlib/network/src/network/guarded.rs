@@ -34,6 +34,10 @@ impl Network for Guarded {
         self.network.resolve(name, port)
     }
 
+    fn takes_threads(&self) -> bool {
+        self.network.takes_threads()
+    }
+
     fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
         self.network.connect(to)
     }

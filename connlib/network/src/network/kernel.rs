@@ -65,11 +65,19 @@ impl OpenSockets for Host {
             Ok(lookup_host((name, port)).await?.collect())
         })
     }
+
+    fn takes_threads(&self) -> bool {
+        true
+    }
 }
 
 impl<S: OpenSockets> Network for Kernel<S> {
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
         self.0.resolve(name, port)
+    }
+
+    fn takes_threads(&self) -> bool {
+        self.0.takes_threads()
     }
 
     fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {

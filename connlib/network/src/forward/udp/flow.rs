@@ -12,7 +12,7 @@ use crate::{
     counters::Refusal,
     dial::{reason, resolve},
     expiry::{Expiry, RETRY},
-    network::{Datagrams, Sent, Train, any_of},
+    network::{Datagrams, Network, Sent, Train, any_of},
     waiting::Early,
 };
 
@@ -77,7 +77,7 @@ pub(super) async fn run(
     client: Client,
 ) {
     let connected = tokio::select! {
-        connected = Box::pin(connect(&near)) => connected,
+        connected = Box::pin(connect(&near, client)) => connected,
         // Names take long.
         () = flow.expiry.reached() => Err(Refusal::Replaced),
     };
@@ -99,8 +99,8 @@ pub(super) async fn run(
 }
 
 /// A socket that is connected to the first address of the target that has a route.
-async fn connect(near: &Near) -> Result<Datagrams, Refusal> {
-    let far = near.context.far.as_ref();
+async fn connect(near: &Near, client: Client) -> Result<Datagrams, Refusal> {
+    let far = &near.context.far(client.address.ip());
     let mut refusal = Refusal::UnknownName;
     for address in resolve(far, &near.target).await? {
         let attempt = async {
