@@ -17,7 +17,10 @@ pub(super) fn unreachable(refusal: Refusal) -> Option<Unreachable> {
     match refusal {
         Refusal::TargetRefused => Some(Unreachable::Port),
         Refusal::Unreachable | Refusal::TimedOut | Refusal::NoSource => Some(Unreachable::Host),
-        Refusal::Forbidden | Refusal::TargetDenied => Some(Unreachable::Prohibited),
+        Refusal::NoRoute => Some(Unreachable::Network),
+        Refusal::Forbidden | Refusal::TargetDenied | Refusal::Prohibited => {
+            Some(Unreachable::Prohibited)
+        }
         _ => None,
     }
 }
@@ -25,7 +28,6 @@ pub(super) fn unreachable(refusal: Refusal) -> Option<Unreachable> {
 /// Returns the message that a router would send in place of this error, which comes without one.
 pub(super) fn of_error(error: &io::Error) -> Option<Unreachable> {
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => Some(Unreachable::Prohibited),
         // Without the MTU it would say nothing.
         Some(libc::EMSGSIZE) => None,
         // A full queue, which is nobody's fault.
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_error_keeps_its_meaning() {
-        use Unreachable::{Other, Port, Prohibited, TooBig};
+        use Unreachable::{Network, Other, Port, Prohibited, TooBig};
         for (error, icmp, mtu, is_ipv4, heard) in [
             (
                 libc::ECONNREFUSED,
@@ -136,7 +138,7 @@ mod tests {
             (libc::ECONNREFUSED, None, None, true, Some(Port)),
             (libc::EACCES, None, None, false, Some(Prohibited)),
             (libc::EAGAIN, None, None, true, None),
-            (libc::ENETUNREACH, None, None, true, Some(Unreachable::Host)),
+            (libc::ENETUNREACH, None, None, true, Some(Network)),
         ] {
             let target = if is_ipv4 { "192.0.2.7" } else { "2001:db8::7" };
             let found = of_report(&report(error, icmp, mtu), target.parse().unwrap());

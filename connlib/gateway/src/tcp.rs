@@ -167,6 +167,8 @@ impl Place {
         let why = match refusal {
             Refusal::TimedOut => Unreachable::Silent,
             Refusal::Unreachable | Refusal::NoSource => Unreachable::Host,
+            Refusal::NoRoute => Unreachable::Network,
+            Refusal::Prohibited => Unreachable::Prohibited,
             _ => return answers.reset(self.ends, &syn.segment),
         };
         // It was parsed before.

@@ -31,6 +31,10 @@ pub enum Refusal {
     TargetRefused,
     /// There is no way to the target.
     Unreachable,
+    /// There is no way to the target's network.
+    NoRoute,
+    /// A firewall, or a route of this host, prohibits the target.
+    Prohibited,
     /// The target does not answer.
     TimedOut,
     /// This process has no descriptors left.
@@ -45,7 +49,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Denied,
         Self::Forbidden,
         Self::TargetDenied,
@@ -58,6 +62,8 @@ impl Refusal {
         Self::UnknownName,
         Self::TargetRefused,
         Self::Unreachable,
+        Self::NoRoute,
+        Self::Prohibited,
         Self::TimedOut,
         Self::NoDescriptors,
         Self::NoSource,
@@ -81,6 +87,8 @@ impl Refusal {
             Self::UnknownName => "unknown_name",
             Self::TargetRefused => "target_refused",
             Self::Unreachable => "unreachable",
+            Self::NoRoute => "no_route",
+            Self::Prohibited => "prohibited",
             Self::TimedOut => "timed_out",
             Self::NoDescriptors => "no_descriptors",
             Self::NoSource => "no_source",

@@ -185,6 +185,9 @@ pub fn reason(error: &io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Refusal::TargetRefused,
         ErrorKind::TimedOut => Refusal::TimedOut,
+        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Refusal::NoRoute,
+        // EACCES and EPERM.
+        ErrorKind::PermissionDenied => Refusal::Prohibited,
         // Of connect(2), and of bind(2) to any port.
         ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => Refusal::NoSource,
         _ if is_short_of_descriptors(error) => Refusal::NoDescriptors,

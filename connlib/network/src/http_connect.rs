@@ -121,7 +121,9 @@ fn is_authorized(headers: &[httparse::Header<'_>], login: &Login) -> bool {
 fn response(refusal: Refusal) -> String {
     let (status, more) = match refusal {
         Refusal::Malformed => ("400 Bad Request", ""),
-        Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied => ("403 Forbidden", ""),
+        Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied | Refusal::Prohibited => {
+            ("403 Forbidden", "")
+        }
         Refusal::Unsupported => ("405 Method Not Allowed", "Allow: CONNECT\r\n"),
         Refusal::WrongPassword => (
             "407 Proxy Authentication Required",
@@ -137,6 +139,7 @@ fn response(refusal: Refusal) -> String {
         Refusal::UnknownName
         | Refusal::TargetRefused
         | Refusal::Unreachable
+        | Refusal::NoRoute
         | Refusal::NoSource => ("502 Bad Gateway", ""),
     };
     format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")

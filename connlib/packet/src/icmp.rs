@@ -95,6 +95,8 @@ pub enum Unreachable {
     Port,
     /// There is no way to the host.
     Host,
+    /// There is no way to the host's network.
+    Network,
     /// The host has not answered a SYN in time. The code of IPv4 for a host without a way would have Linux send the SYN
     /// again at once (RFC 6069), for a connection that it then gives up.
     Silent,
@@ -115,6 +117,7 @@ impl Unreachable {
         match self {
             Self::Port => (either([3, 3], [1, 4]), 0),
             Self::Host => (either([3, 1], [1, 3]), 0),
+            Self::Network => (either([3, 0], [1, 0]), 0),
             // For this type of service (RFC 1122, section 3.2.2.1).
             Self::Silent => (either([3, 12], [1, 3]), 0),
             Self::Prohibited => (either([3, 13], [1, 1]), 0),

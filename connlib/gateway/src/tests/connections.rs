@@ -29,12 +29,14 @@ async fn what_this_host_lacks_is_told_and_nothing_stays_taken() {
 async fn a_time_out_is_told_so_that_no_peer_sends_the_syn_again() {
     let scene = Scene::new(Target::Silent);
     let causes = [
-        (Target::Silent, Refusal::TimedOut),
-        (Target::Fails(libc::EHOSTUNREACH), Refusal::Unreachable),
-        (Target::Fails(libc::ENETUNREACH), Refusal::Unreachable),
-        (Target::Fails(libc::EADDRNOTAVAIL), Refusal::NoSource),
+        // After code 1, Linux sends it again if it has waited.
+        (Target::Silent, Refusal::TimedOut, 12),
+        (Target::Fails(libc::EHOSTUNREACH), Refusal::Unreachable, 1),
+        (Target::Fails(libc::ENETUNREACH), Refusal::NoRoute, 0),
+        (Target::Fails(libc::EACCES), Refusal::Prohibited, 13),
+        (Target::Fails(libc::EADDRNOTAVAIL), Refusal::NoSource, 1),
     ];
-    for (round, (target, reason)) in (1..).zip(causes) {
+    for (round, (target, reason, code)) in (1..).zip(causes) {
         scene.outside.set(target);
         let syn = syn(outward(0, round), 7);
         scene.send(&syn).await;
@@ -45,8 +47,6 @@ async fn a_time_out_is_told_so_that_no_peer_sends_the_syn_again() {
         }
         let error = scene.receive().await;
         let packet = parsed(&error);
-        // After code 1, Linux sends it again if it has waited.
-        let code = if reason == Refusal::TimedOut { 12 } else { 1 };
         assert_eq!(packet.payload()[..2], [3, code], "{reason:?}");
         assert_eq!(packet.payload()[8..], syn[..]);
         scene.until_idle().await;

@@ -1,3 +1,4 @@
+mod errors;
 mod names;
 mod policy;
 mod proxies;

@@ -15,9 +15,12 @@ pub(super) type Request<'a> = Socks5ServerProtocol<&'a mut Stream, CommandRead>;
 /// Answers that a request was refused; returns the reason.
 pub(super) async fn refuse(request: Request<'_>, refusal: Refusal) -> Refusal {
     let reply = match refusal {
-        Refusal::Denied | Refusal::Forbidden | Refusal::TargetDenied | Refusal::WrongPassword => {
-            ReplyError::ConnectionNotAllowed
-        }
+        Refusal::Denied
+        | Refusal::Forbidden
+        | Refusal::TargetDenied
+        | Refusal::Prohibited
+        | Refusal::WrongPassword => ReplyError::ConnectionNotAllowed,
+        Refusal::NoRoute => ReplyError::NetworkUnreachable,
         Refusal::TargetRefused => ReplyError::ConnectionRefused,
         Refusal::UnknownName | Refusal::Unreachable | Refusal::NoSource => {
             ReplyError::HostUnreachable
