@@ -19,6 +19,8 @@ use crate::Error;
 
 /// Time limit for a tool to attach.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for a process that ends to be gone.
+const DEATH_PATIENCE: Duration = Duration::from_secs(1);
 /// Time limit for writing its result.
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -102,7 +104,8 @@ impl Attachment {
     }
 
     fn unexpected(&self, status: ExitStatus) -> Error {
-        if let Some(pid) = self.gone() {
+        // A tool may notice an end before all threads have ended.
+        if let Some(pid) = eventually(DEATH_PATIENCE, || self.gone()) {
             return daemon_ended(pid);
         }
         let mut said = Vec::new();

@@ -102,7 +102,7 @@ fn answers_of_targets_are_heard(place: &Place) {
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{outside}");
     }
     let no_way = connect(peer, (UNREACHABLE, ECHO)).unwrap_err();
-    assert_eq!(no_way.kind(), ErrorKind::HostUnreachable);
+    assert_eq!(no_way.kind(), ErrorKind::HostUnreachable, "{no_way}");
     let shown = status(&place.world);
     let refused = &shown["nat"]["tcp"]["refused"];
     // A peer in a hurry asks twice.
