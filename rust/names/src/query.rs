@@ -1,12 +1,8 @@
 //! One name server's answer.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, pin::pin, time::Duration};
 
-use futures_util::{
-    FutureExt as _,
-    future::{BoxFuture, Either, select},
-    stream::{FuturesOrdered, StreamExt as _},
-};
+use futures_util::future::{Either, select};
 use hickory_resolver::{
     Resolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig},
@@ -26,8 +22,8 @@ use super::{
 pub(super) const SERVER_TIME: Duration = Duration::from_secs(5);
 const ROUND: Duration = Duration::from_millis(2_500);
 const FURTHER_ROUNDS: usize = 1;
-/// How long to wait for addresses of the other family once the server has answered for one (RFC 8305 §3 has 50 ms, for
-/// a reader who waits).
+/// How long to wait for addresses of the other family once there are some of one (RFC 8305 §3 has 50 ms, for a
+/// reader who waits).
 const OTHER_FAMILY: Duration = Duration::from_millis(500);
 
 /// Why there is no address; of two reasons, the greater one says more.
@@ -75,24 +71,20 @@ impl Question<'_> {
     pub(super) async fn ask(self) -> Result<Vec<IpAddr>, Failure> {
         let resolver = self.resolver()?;
         let end = Instant::now() + self.time;
-        let names = self.names()?;
-        let mut late = FuturesOrdered::new();
         let mut failure = Failure::NoServer;
-        for name in &names {
-            let other = match self.ask_for(name, &resolver, end, &mut late).await {
+        for name in self.names()? {
+            let other = match self.ask_for(&name, &resolver, end).await {
                 Ok(found) => return Ok(found),
                 Err(other) => other,
             };
-            let is_about_name = other.is_about_name();
+            // The next name may still be known.
+            let is_about_name = matches!(
+                other,
+                Failure::Unknown | Failure::NotFound | Failure::Refused(_)
+            );
             failure = failure.max(other);
             if !is_about_name {
                 break;
-            }
-        }
-        while let Some(found) = late.next().await {
-            match found {
-                Ok(found) => return Ok(found),
-                Err(other) => failure = failure.max(other),
             }
         }
         Err(failure)
@@ -118,35 +110,30 @@ impl Question<'_> {
     }
 
     /// Both families of one name are asked for before the next one: they would otherwise be those of different hosts.
-    /// A look-up that may still say more, but not in time, is added to `late`.
-    async fn ask_for<'a>(
-        &'a self,
-        name: &'a Name,
-        resolver: &'a Resolver<Sockets>,
+    async fn ask_for(
+        &self,
+        name: &Name,
+        resolver: &Resolver<Sockets>,
         end: Instant,
-        late: &mut FuturesOrdered<BoxFuture<'a, Result<Vec<IpAddr>, Failure>>>,
     ) -> Result<Vec<IpAddr>, Failure> {
-        let of = |family| self.addresses(name, resolver, family, end).boxed();
-        let answered = select(of(RecordType::AAAA), of(RecordType::A)).await;
+        let v6 = pin!(self.addresses(name, resolver, RecordType::AAAA, end));
+        let v4 = pin!(self.addresses(name, resolver, RecordType::A, end));
+        let answered = select(v6, v4).await;
         let is_v4 = matches!(answered, Either::Right(_));
         let (first, other) = answered.factor_first();
-        let mut other = other.into_inner();
-        let patience = match &first {
-            Err(failure) if !failure.is_about_name() => self.time,
-            // A server that ignores questions for one family would otherwise hide the next name.
-            _ => OTHER_FAMILY,
-        };
-        match (first, timeout(patience, &mut other).await) {
-            (Ok(found), Ok(more)) => Ok([found, more.unwrap_or_default()].concat()),
-            (Ok(found), Err(_)) | (Err(_), Ok(Ok(found))) => Ok(found),
-            (Err(failure), Ok(Err(other))) => Err(failure.max(other)),
-            (Err(failure), Err(_)) => {
-                // Some servers say so of names that have IPv4 addresses alone (RFC 4074 §4.2).
-                let is_settled = is_v4 && failure == Failure::Unknown;
-                if !is_settled {
-                    late.push_back(other);
+        match first {
+            // Servers that ignore questions for IPv6 would otherwise hide the next name.
+            Err(Failure::Unknown) if is_v4 => {
+                let other = timeout(OTHER_FAMILY, other).await;
+                let other = other.unwrap_or(Err(Failure::Unknown));
+                other.map_err(|other| Failure::Unknown.max(other))
+            }
+            Err(failure) => other.await.map_err(|other| failure.max(other)),
+            Ok(mut found) => {
+                if let Ok(Ok(more)) = timeout(OTHER_FAMILY, other).await {
+                    found.extend(more);
                 }
-                Err(failure)
+                Ok(found)
             }
         }
     }
@@ -199,13 +186,6 @@ impl Question<'_> {
         // The answers are short, and some routers drop queries with extensions.
         options.edns0 = false;
         builder.build().map_err(|error| failure(&error))
-    }
-}
-
-impl Failure {
-    /// Whether the next name may still be known.
-    fn is_about_name(&self) -> bool {
-        matches!(self, Self::Unknown | Self::NotFound | Self::Refused(_))
     }
 }
 

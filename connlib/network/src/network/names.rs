@@ -9,16 +9,11 @@ use std::{
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt as _,
-    future::{BoxFuture, Either, select},
-    stream::{FuturesOrdered, StreamExt as _},
-};
 use hickory_resolver::{
     Resolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig},
@@ -37,17 +32,12 @@ use tokio::{
 use super::{Answer, Family, OpenSockets, SocketKind};
 use servers::Servers;
 
-/// How long the addresses of one family are waited for once servers have answered for the other (RFC 8305 §3).
+/// How long the addresses of one family are waited for once those of the other are there (RFC 8305 §3).
 const OTHER_FAMILY: Duration = Duration::from_millis(50);
-/// The same if the answer was that a name has no such addresses: it has others then, and the next name is another host's.
-const LIKELY_FAMILY: Duration = Duration::from_millis(500);
 /// Names whose addresses are remembered for as long as their servers say.
 const MOST_REMEMBERED: u64 = 1_024;
 /// Time limit for a connection to a server.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-
-/// A name's addresses, or an error.
-type Found = Result<Vec<IpAddr>, NetError>;
 
 /// Servers to ask for names, and for which addresses.
 #[derive(Clone, Debug, Default)]
@@ -118,99 +108,32 @@ impl<P: RuntimeProvider> Names<P> {
         };
         let invalid = |_| io::Error::from(ErrorKind::InvalidInput);
         let name = Name::from_utf8(name).map_err(invalid)?;
-        let names = completed(&name, &self.search);
-        let found = self.first_known(servers, &names).await.map_err(failure)?;
-        let found = found.into_iter();
-        Ok(found.map(|address| (address, port).into()).collect())
-    }
-
-    /// The addresses of the first name that has any.
-    async fn first_known(&self, servers: &Servers<P>, names: &[Name]) -> Found {
-        let mut late = FuturesOrdered::new();
         let mut failed = None;
-        for name in names {
-            let found = self.addresses(servers, name, &mut late).await;
-            let is_about_name = is_about_name(&found);
-            if let Some(found) = some(found, &mut failed) {
-                return Ok(found);
-            }
-            if !is_about_name {
-                break;
-            }
-        }
-        while let Some(found) = late.next().await {
-            if let Some(found) = some(found, &mut failed) {
-                return Ok(found);
+        for name in completed(&name, &self.search) {
+            match self.addresses(servers, &name).await {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => {
+                    let found = found.into_iter();
+                    return Ok(found.map(|address| (address, port).into()).collect());
+                }
+                Err(error) if error.is_nx_domain() => {}
+                // The next name may still be known.
+                Err(error @ NetError::Dns(_)) => failed = failed.or(Some(error)),
+                Err(error) => return Err(failure(error)),
             }
         }
-        failed.map_or(Ok(Vec::new()), Err)
+        failed.map_or(Ok(Vec::new()), |error| Err(failure(error)))
     }
 
-    /// The addresses of a whole name, of the families that the tunnel has, those of IPv4 first: where only one of them
-    /// works, that is rarely IPv6. A family whose answer is an error is left out if the other has some. A look-up that
-    /// may still say more, but not in time, is added to `late`.
-    async fn addresses<'a>(
-        &self,
-        servers: &'a Servers<P>,
-        name: &'a Name,
-        late: &mut FuturesOrdered<BoxFuture<'a, Found>>,
-    ) -> Found {
-        let of = |kind| addresses(servers, name, kind).boxed();
+    /// The addresses of a whole name, of the families that the tunnel has.
+    async fn addresses(&self, servers: &Servers<P>, name: &Name) -> Result<Vec<IpAddr>, NetError> {
+        let of = |kind| addresses(servers, name, kind);
         match self.families {
-            [true, false] => return of(RecordType::A).await,
-            [false, true] => return of(RecordType::AAAA).await,
-            _ => {}
-        }
-        let answered = select(of(RecordType::A), of(RecordType::AAAA)).await;
-        let is_v4 = matches!(answered, Either::Left(_));
-        let (first, other) = answered.factor_first();
-        let mut other = other.into_inner();
-        let patience = match &first {
-            // A server that ignores questions for one family would otherwise hide the next name.
-            Ok(found) if found.is_empty() => LIKELY_FAMILY,
-            Ok(_) | Err(NetError::Dns(_)) => OTHER_FAMILY,
-            Err(_) => Duration::MAX,
-        };
-        let Ok(other) = timeout(patience, &mut other).await else {
-            let is_settled = match &first {
-                Ok(found) => !found.is_empty(),
-                // Some servers say so of names that have IPv4 addresses alone (RFC 4074, section 4.2).
-                Err(error) => is_v4 && error.is_nx_domain(),
-            };
-            if !is_settled {
-                late.push_back(other);
-            }
-            return first;
-        };
-        let (v4, v6) = match is_v4 {
-            true => (first, other),
-            false => (other, first),
-        };
-        match (v4, v6) {
-            (Ok(v4), Ok(v6)) => Ok([v4, v6].concat()),
-            (Ok(some), Err(_)) | (Err(_), Ok(some)) if !some.is_empty() => Ok(some),
-            (Err(error), _) | (_, Err(error)) => Err(error),
+            [true, false] => of(RecordType::A).await,
+            [false, true] => of(RecordType::AAAA).await,
+            _ => of_both(of(RecordType::A), of(RecordType::AAAA)).await,
         }
     }
-}
-
-/// Whether servers have said something about a name, so that the next name may still be known.
-fn is_about_name(found: &Found) -> bool {
-    matches!(found, Ok(_) | Err(NetError::Dns(_)))
-}
-
-/// The addresses, if there are some. Else keeps the reason in `failed`, unless it is that there is no such name; the
-/// first one about a name, and rather one about servers.
-fn some(found: Found, failed: &mut Option<NetError>) -> Option<Vec<IpAddr>> {
-    match found {
-        Ok(found) => return Some(found).filter(|it| !it.is_empty()),
-        Err(error) if error.is_nx_domain() => {}
-        Err(error @ NetError::Dns(_)) => {
-            failed.get_or_insert(error);
-        }
-        Err(error) => *failed = Some(error),
-    }
-    None
 }
 
 /// The whole names that a name may stand for, in the order in which they are looked up, as by resolv.conf(5). The
@@ -234,7 +157,7 @@ async fn addresses<P: RuntimeProvider>(
     servers: &Servers<P>,
     name: &Name,
     kind: RecordType,
-) -> Found {
+) -> Result<Vec<IpAddr>, NetError> {
     match servers.lookup(name.clone(), kind).await {
         Ok(found) => {
             let records = found.answers().iter();
@@ -242,6 +165,35 @@ async fn addresses<P: RuntimeProvider>(
         }
         Err(error) if error.is_no_records_found() && !error.is_nx_domain() => Ok(Vec::new()),
         Err(error) => Err(error),
+    }
+}
+
+/// The addresses of both families, those of IPv4 first: where only one of them works, that is rarely IPv6. A family
+/// whose answer is late, or an error, is left out if the other has some. If the answer for IPv4 is that there is no such
+/// name, IPv6 is not waited for, either.
+async fn of_both(
+    v4: impl Future<Output = Result<Vec<IpAddr>, NetError>>,
+    v6: impl Future<Output = Result<Vec<IpAddr>, NetError>>,
+) -> Result<Vec<IpAddr>, NetError> {
+    let (mut v4, mut v6) = (pin!(v4), pin!(v6));
+    let has_some = |found: &Result<Vec<_>, _>| found.as_ref().is_ok_and(|it| !it.is_empty());
+    let late = || Ok(Vec::new());
+    let is_unknown =
+        |found: &Result<_, NetError>| found.as_ref().is_err_and(NetError::is_nx_domain);
+    let (v4, v6) = tokio::select! {
+        found = &mut v4 => match has_some(&found) || is_unknown(&found) {
+            true => (found, timeout(OTHER_FAMILY, v6).await.unwrap_or_else(|_| late())),
+            false => (found, v6.await),
+        },
+        found = &mut v6 => match has_some(&found) {
+            true => (timeout(OTHER_FAMILY, v4).await.unwrap_or_else(|_| late()), found),
+            false => (v4.await, found),
+        },
+    };
+    match (v4, v6) {
+        (Ok(v4), Ok(v6)) => Ok([v4, v6].concat()),
+        (Ok(some), Err(_)) | (Err(_), Ok(some)) if !some.is_empty() => Ok(some),
+        (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 
