@@ -31,7 +31,7 @@ use convoy_packet::{
 /// Time limit for an answer to our SYN.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A silent connection is probed this often.
-const KEEPALIVE: Duration = Duration::from_secs(300);
+const KEEPALIVE: Duration = Duration::from_secs(120);
 /// Time limit for an answer to such probes, as the other end may be asleep (RFC 5382, REQ-5: at least 2 h 4 min).
 const SLEEP_LIMIT: Duration = Duration::from_secs(7_500);
 /// Time limit for an acknowledgement of anything that was sent.

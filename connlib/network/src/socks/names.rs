@@ -18,7 +18,7 @@ const NAME_LIFE: Duration = Duration::from_secs(60);
 /// Names that are looked up at once: for another one, the oldest look-up is given up.
 const MAX_LOOKUPS: usize = 64;
 /// Datagrams that wait for one name.
-const MAX_EARLY: usize = 8;
+const MAX_EARLY: usize = 64;
 /// Bytes that wait for one name; [`Waiting`](crate::waiting::Waiting) bounds those of all names.
 const MAX_EARLY_BYTES: usize = 64 << 10;
 
