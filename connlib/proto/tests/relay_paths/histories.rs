@@ -174,7 +174,8 @@ impl History {
         }
         self.world.pass(500 * SECOND);
         for client in [A, B, C] {
-            assert_eq!(self.world.relay_state(client), RelayState::Idle);
+            let state = self.world.relay_state(client);
+            assert_eq!(state, RelayState::Idle, "history {}: {client}", self.seed);
         }
     }
 }
