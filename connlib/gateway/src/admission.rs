@@ -41,7 +41,8 @@ impl Admission {
         // The fullest is found without connections: a peer with many could otherwise take from those with fewer.
         let fullest = self.occupants.fullest(peer);
         let holds_more = self.flows.held(fullest) > self.flows.held(peer);
-        let share = self.take_flow(holder, if holds_more { fullest } else { peer });
+        let fullest = if holds_more { fullest } else { peer };
+        let share = self.take_flow(holder, fullest, |group| self.has_many_datagrams(group));
         Ok((share?, setting_up))
     }
 
@@ -54,7 +55,7 @@ impl Admission {
         let peer = self.permit(ends)?;
         let holder = Holder::new(peer, ends.peer.ip());
         let opening = self.opening.take(peer)?;
-        let share = self.take_flow(holder, self.occupants.fullest(peer))?;
+        let share = self.take_flow(holder, self.occupants.fullest(peer), |_| true)?;
         Ok((self.occupants.add(holder, flow, Some(share)), opening))
     }
 
@@ -69,8 +70,14 @@ impl Admission {
         }
     }
 
-    /// Takes a share of the flows; where there is none, a flow of the fullest peer or of the holder's gives way.
-    fn take_flow(&self, holder: Holder, fullest: u32) -> Result<Share, Refusal> {
+    /// Takes a share of the flows; where there is none, a flow of the fullest peer or of the holder's gives way, if that
+    /// may be.
+    fn take_flow(
+        &self,
+        holder: Holder,
+        fullest: u32,
+        may_give_way: impl Fn(u32) -> bool,
+    ) -> Result<Share, Refusal> {
         let refusal = match self.flows.take(holder.group) {
             Ok(share) => return Ok(share),
             Err(refusal) => refusal,
@@ -80,10 +87,17 @@ impl Admission {
             Refusal::TooMany if self.flows.is_beyond_reserve(fullest) => fullest,
             _ => holder.group,
         };
-        if self.occupants.make_room(holder, group) {
+        if may_give_way(group) && self.occupants.make_room(holder, group) {
             return self.flows.take(holder.group);
         }
         Err(refusal)
+    }
+
+    /// Whether flows of datagrams are more than an eighth of a peer's flows: the last ones, for names and the like, are
+    /// not for connections.
+    fn has_many_datagrams(&self, peer: u32) -> bool {
+        let datagrams = self.occupants.held(peer);
+        datagrams > self.flows.held(peer) as usize / 8
     }
 
     /// The number of the peer, if it may reach the target.

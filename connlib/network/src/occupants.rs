@@ -132,6 +132,12 @@ impl Occupants {
         removed.inspect(|it| it.flow.replace()).is_some()
     }
 
+    /// Returns the number of a group's flows.
+    pub fn held(&self, group: u32) -> usize {
+        let state = self.state();
+        state.groups.get(&group).map_or(0, |it| it.count)
+    }
+
     /// Returns the number of all flows.
     pub fn count(&self) -> usize {
         self.state().count

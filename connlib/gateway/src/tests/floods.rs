@@ -55,6 +55,23 @@ async fn a_connection_takes_the_place_of_its_peers_oldest_datagrams() {
     assert_eq!(scene.tcp().refused(Refusal::TooManyOfPeer), 0);
 }
 
+#[tokio::test]
+async fn connections_leave_a_peer_an_eighth_of_its_flows_for_datagrams() {
+    let scene = Scene::with(Target::Silent, Limits::of(64, 2), Limits::of(100, 2));
+    for port in 1..=8 {
+        scene.send(&datagram(outward(0, port))).await;
+    }
+    scene.until(|scene| scene.taken()[0] == 8).await;
+    for port in 1..=40 {
+        scene.send(&syn(outward(0, port), 7)).await;
+    }
+    scene
+        .until(|scene| scene.tcp().refused(Refusal::TooManyOfPeer) == 12)
+        .await;
+    let replaced = scene.gateway.carried().udp.refused(Refusal::Replaced);
+    assert_eq!((replaced, scene.taken()[0]), (4, 32));
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_connection_is_given_up_where_that_makes_no_room() {
     let scene = Scene::with(Target::Silent, Limits::of(8, 2), Limits::of(100, 2));
