@@ -110,13 +110,11 @@ async fn echo() -> SocketAddr {
     at
 }
 
-/// A port that nobody listens on.
-async fn closed_port() -> SocketAddr {
-    TcpListener::bind(loopback())
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
+/// A port that nobody listens on, nor can as long as the socket lives.
+fn closed_port() -> (SocketAddr, TcpSocket) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(loopback()).unwrap();
+    (socket.local_addr().unwrap(), socket)
 }
 
 async fn is_echoed(stream: &mut TcpStream, bytes: &[u8]) {

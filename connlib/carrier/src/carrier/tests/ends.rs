@@ -7,6 +7,8 @@ use nix::{
     sys::socket::{setsockopt, sockopt},
 };
 
+use tokio::net::TcpSocket;
+
 use super::*;
 
 #[tokio::test]
@@ -76,9 +78,10 @@ async fn a_reset_ends_the_stream() {
 
 #[tokio::test]
 async fn a_closed_port_is_said() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let server = listener.local_addr().unwrap();
-    drop(listener);
+    // Nobody else can listen there as long as it lives.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let server = reserved.local_addr().unwrap();
     let why = closed(&mut Carrier::open(server, None, None)).await;
     assert_eq!(why.to_string(), "cannot connect: Connection refused");
 }

@@ -46,7 +46,7 @@ async fn socks5_asks_for_the_password_and_counts_a_wrong_one() {
 
 #[tokio::test]
 async fn socks5_says_why_a_target_cannot_be_reached() {
-    let closed = closed_port().await;
+    let (closed, _reserved) = closed_port();
     let scene = Scene::new(Service::Socks5(None)).await;
     let stream = Socks5Stream::connect(
         scene.at,
@@ -258,7 +258,7 @@ impl Network for Hasty {
 
 #[tokio::test]
 async fn http_says_why_not() {
-    let (echo, closed) = (echo().await, closed_port().await);
+    let (echo, (closed, _reserved)) = (echo().await, closed_port());
     let right = STANDARD.encode("alice:sesame");
     let wrong = STANDARD.encode("alice:sesames");
     let scene = Scene::new(Service::HttpConnect(Some(login()))).await;
@@ -321,7 +321,7 @@ fn login() -> Login {
 /// A client that does not wait for the answer, like a browser that posts through the proxy.
 #[tokio::test]
 async fn a_refusal_arrives_although_the_client_goes_on_sending() {
-    let closed = closed_port().await;
+    let (closed, _reserved) = closed_port();
     let [high, low] = closed.port().to_be_bytes();
     let connect = [5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low].to_vec();
     let bind = [5, 1, 0, 5, 2, 0, 1, 127, 0, 0, 1, high, low].to_vec();

@@ -110,7 +110,8 @@ async fn idle_connections_of_one_client_leave_some_to_another() {
 
 #[tokio::test]
 async fn a_target_that_refuses_resets_the_client() {
-    let scene = Scene::new(Service::Tcp(target(closed_port().await))).await;
+    let (closed, _reserved) = closed_port();
+    let scene = Scene::new(Service::Tcp(target(closed))).await;
     is_reset(scene.connect().await).await;
     scene.until_refused(Refusal::TargetRefused, 1).await;
 }
@@ -136,7 +137,8 @@ async fn urgent_bytes_arrive_although_the_target_answers_late() {
 
 #[tokio::test]
 async fn the_addresses_of_a_name_are_tried_in_order() {
-    let far = Arc::new(Named(vec![closed_port().await, echo().await]));
+    let (closed, _reserved) = closed_port();
+    let far = Arc::new(Named(vec![closed, echo().await]));
     let service = Service::Tcp("a.example:80".parse().unwrap());
     let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
     is_echoed(&mut scene.connect().await, b"second").await;
