@@ -48,7 +48,7 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of all rules. Half of them are divided evenly among the rules, which can count on these. One client
-    /// gets at most four fifths of what there is for its rule.
+    /// gets at most 64 of 81 that its rule may have.
     pub connections: usize,
     /// UDP flows of all rules; a new one replaces the oldest of the holder that has most.
     pub flows: usize,

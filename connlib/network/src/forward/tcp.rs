@@ -56,7 +56,7 @@ pub(super) async fn serve(context: Arc<Context>, listener: Listener) {
     }
 }
 
-/// What a connection takes of its rule and its client until it ends.
+/// Parts of its rule and of its client that a connection holds until it ends.
 struct Admitted {
     _share: Share,
     _place: Place,

@@ -154,3 +154,25 @@ impl Network for Named {
         Box::pin(async move { Kernel(Host).datagrams(at).await })
     }
 }
+
+/// A network whose name servers do not answer.
+#[derive(Debug)]
+struct Silent;
+
+impl Network for Silent {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async move { Kernel(Host).connect(to).await })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        Box::pin(async move { Kernel(Host).listen(at).await })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move { Kernel(Host).datagrams(at).await })
+    }
+}

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use hickory_resolver::proto::rr::Name;
+use hickory_resolver::{Hosts, proto::rr::Name};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
     sockopt::{
@@ -56,13 +56,19 @@ impl OpenSockets for Host {
 
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>> {
         Box::pin(async move {
-            let name = match Name::from_utf8(name) {
-                // The system's resolver may ask a name server for it.
-                Ok(it) if special::is_nobodys(&it) => return Ok(Vec::new()),
-                Ok(it) if special::is_own(&it) => "localhost",
-                _ => name,
-            };
-            Ok(lookup_host((name, port)).await?.collect())
+            let whole = Name::from_utf8(name).unwrap_or_default();
+            let [is_own, is_nobodys] = [special::is_own(&whole), special::is_nobodys(&whole)];
+            if !is_own && !is_nobodys {
+                return Ok(lookup_host((name, port)).await?.collect());
+            }
+            // The system's resolver may ask a name server for it.
+            let hosts = Hosts::from_system().unwrap_or_default();
+            let found = special::of_hosts(&whole, &hosts);
+            if found.is_empty() && is_own {
+                return Ok(lookup_host(("localhost", port)).await?.collect());
+            }
+            let found = found.into_iter();
+            Ok(found.map(|address| (address, port).into()).collect())
         })
     }
 

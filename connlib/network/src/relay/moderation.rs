@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the busy streams are counted anew.
+/// Time after which the busy streams are counted anew.
 const WINDOW: Duration = Duration::from_millis(4);
 /// Bytes within a window that make a stream busy: a quarter of a gigabit per second.
 const BUSY: u64 = 128 << 10;

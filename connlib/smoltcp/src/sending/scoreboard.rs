@@ -29,7 +29,7 @@ pub(super) struct Piece {
     pub(super) copies: Copies,
 }
 
-/// What the arrival of a piece tells about the time at which that was sent.
+/// Copies of a piece that were sent: whether its arrival tells which of them has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
     /// It was sent once.

@@ -1,4 +1,4 @@
-//! What clients of proxies hear of errors of the network.
+//! Errors of the network, as clients of proxies hear them.
 
 use std::io;
 
@@ -26,6 +26,11 @@ impl Network for Fails {
     }
 }
 
+async fn failing(service: Service, code: i32) -> Scene {
+    let far = Arc::new(Fails(code));
+    Scene::with(service, Vec::new(), Limits::default(), far).await
+}
+
 #[tokio::test]
 async fn clients_of_proxies_hear_what_the_network_has_said() {
     for (code, reply, status) in [
@@ -35,28 +40,14 @@ async fn clients_of_proxies_hear_what_the_network_has_said() {
         (libc::EHOSTUNREACH, 4, "502"),
         (libc::ECONNREFUSED, 5, "502"),
     ] {
-        let service = Service::Socks5(None);
-        let scene = Scene::with(
-            service,
-            Vec::new(),
-            Limits::default(),
-            Arc::new(Fails(code)),
-        )
-        .await;
+        let scene = failing(Service::Socks5(None), code).await;
         let mut client = scene.connect().await;
         let request = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80];
         client.write_all(&request).await.unwrap();
         let mut replies = [0; 4];
         within(client.read_exact(&mut replies)).await.unwrap();
         assert_eq!(replies, [5, 0, 5, reply], "{code}");
-        let service = Service::HttpConnect(None);
-        let scene = Scene::with(
-            service,
-            Vec::new(),
-            Limits::default(),
-            Arc::new(Fails(code)),
-        )
-        .await;
+        let scene = failing(Service::HttpConnect(None), code).await;
         let mut client = scene.connect().await;
         let request = b"CONNECT 192.0.2.1:80 HTTP/1.1\r\n\r\n";
         client.write_all(request).await.unwrap();

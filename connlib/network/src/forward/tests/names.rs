@@ -16,31 +16,9 @@ use super::{
 };
 use crate::{lookups::MOST_LOOKUPS, network::with_batch};
 
-/// The host, where looking a name up takes for ever.
-#[derive(Debug)]
-struct Nameless;
-
-impl Network for Nameless {
-    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> Answer<'a, Vec<SocketAddr>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
-        Box::pin(async move { Kernel(Host).connect(to).await })
-    }
-
-    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
-        Box::pin(async move { Kernel(Host).listen(at).await })
-    }
-
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
-        Box::pin(async move { Kernel(Host).datagrams(at).await })
-    }
-}
-
 #[tokio::test]
 async fn datagrams_that_wait_for_names_are_bounded_over_all_associations() {
-    let far = Arc::new(Nameless);
+    let far = Arc::new(Silent);
     let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
     let mut controls = Vec::new();
     let client = UdpSocket::bind(loopback()).await.unwrap();

@@ -109,6 +109,46 @@ async fn idle_connections_of_one_client_leave_some_to_another() {
 }
 
 #[tokio::test]
+async fn addresses_of_one_peer_are_one_client() {
+    let limits = Limits {
+        connections: 18,
+        flows: 0,
+    };
+    let mut forwarder = Forwarder::new(Relay::new(DEFAULT_BUFFER, Method::Splice), limits);
+    let prefixes = [("127.0.0.2/31", 1), ("127.0.0.4/31", 2)];
+    let prefixes = prefixes.map(|(prefix, peer)| (prefix.parse().unwrap(), peer));
+    let rule = Rule {
+        listen: vec![loopback()],
+        service: Service::Tcp(target(echo().await)),
+        access: Vec::new(),
+        peers: Arc::new(Peers::new(prefixes)),
+    };
+    let at = forwarder
+        .add(rule, &host(), &host())
+        .await
+        .unwrap()
+        .addresses()[0];
+    let mut open = Vec::new();
+    let mut got = Vec::new();
+    for from in ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.4:0"] {
+        let before = open.len();
+        loop {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(from.parse().unwrap()).unwrap();
+            let mut client = within(socket.connect(at)).await.unwrap();
+            // One too many is reset, maybe before it has written.
+            let _ = client.write_all(b"x").await;
+            match within(client.read(&mut [0])).await {
+                Ok(1) => open.push(client),
+                _ => break,
+            }
+        }
+        got.push(open.len() - before);
+    }
+    assert_eq!(got, [15, 1, 2]);
+}
+
+#[tokio::test]
 async fn a_target_that_refuses_resets_the_client() {
     let (closed, _reserved) = closed_port();
     let scene = Scene::new(Service::Tcp(target(closed))).await;

@@ -175,28 +175,6 @@ async fn datagrams_that_wait_for_a_name_that_does_not_come_take_bounded_memory()
     assert_eq!(scene.forwarder.totals().dropped, 0);
 }
 
-/// A network whose name servers do not answer.
-#[derive(Debug)]
-struct Silent;
-
-impl Network for Silent {
-    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> Answer<'a, Vec<SocketAddr>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
-        Box::pin(async move { Kernel(Host).connect(to).await })
-    }
-
-    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
-        Box::pin(async move { Kernel(Host).listen(at).await })
-    }
-
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
-        Box::pin(async move { Kernel(Host).datagrams(at).await })
-    }
-}
-
 #[tokio::test]
 async fn datagrams_keep_their_order_and_lengths_in_both_directions() {
     let server = UdpSocket::bind(loopback()).await.unwrap();

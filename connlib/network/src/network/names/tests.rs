@@ -280,7 +280,7 @@ async fn a_server_that_ignores_questions_for_ipv6_does_not_hide_the_next_suffix(
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// It would be that of another host.
+/// The address of another suffix would be another host's.
 #[tokio::test]
 async fn questions_for_ipv4_that_are_lost_lead_to_no_other_suffix() {
     const ZONE: Answers = Answers::Zone(&[
