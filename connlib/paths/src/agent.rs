@@ -106,6 +106,8 @@ pub struct Agent {
     pause: Duration,
     keepalive: Option<Duration>,
     last_data: Duration,
+    /// Until when a probe alone begins no meeting, as the path has just ended for want of data.
+    rests_until: Duration,
     /// The number of packets on the path when last looked at.
     packets: u64,
     /// The peer's initiations in a row, the time of the last one and the number of packets then.
@@ -142,6 +144,7 @@ impl Agent {
             pause: FIRST_PAUSE,
             keepalive: None,
             last_data: Duration::ZERO,
+            rests_until: Duration::ZERO,
             packets: 0,
             initiations: (0, Duration::ZERO, 0),
             budget: PeerBudget::default(),

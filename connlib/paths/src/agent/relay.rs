@@ -11,7 +11,7 @@ use std::{
 
 use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
 
-use super::{Agent, LONGEST_PAUSE};
+use super::{Agent, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::{
     budget::ChannelBudget,
     message::MAX_CANDIDATES,
@@ -159,7 +159,7 @@ impl Agent {
             relay.ask_at,
             relay.needed_until,
             relay.next_channel,
-            relay.look_again,
+            self.next_look(),
         ];
         times.into_iter().flatten().min()
     }
@@ -169,12 +169,20 @@ impl Agent {
         if self.relay.ask_at.take_if(|at| *at <= now).is_some() {
             self.relay.is_last_hope = true;
         }
-        if self.relay.look_again.take_if(|at| *at <= now).is_some() {
+        if self.next_look().is_some_and(|at| at <= now) {
+            self.relay.look_again = None;
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
             self.offer.renew(false, self.seed, now);
             self.begin_rounds(now);
         }
         self.update_relay(now);
+    }
+
+    /// Returns when to look again for a path without a relay; `None` while there is no data. A look at an idle path may
+    /// meet a peer that has just ended it, and so keep the relay without need.
+    fn next_look(&self) -> Option<Duration> {
+        let while_used = self.last_data + FIRST_PAUSE;
+        self.relay.look_again.filter(|at| *at < while_used)
     }
 
     /// Looks again for a path without a relay, if the present one has one.

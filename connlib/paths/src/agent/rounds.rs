@@ -61,6 +61,10 @@ impl Agent {
 
     /// Learns from the source of an authentic probe.
     pub(super) fn handle_probe(&mut self, from: PathId, now: Duration) {
+        let is_resting = now < self.rests_until && self.meeting_until.is_none();
+        if is_resting && self.path.is_none() {
+            return;
+        }
         self.continue_meeting(now);
         let path = self.path_pair().cloned();
         if let Some(pair) = self.find(from) {
@@ -191,7 +195,10 @@ impl Agent {
             self.last_data = now;
         }
         if now.saturating_sub(self.last_data) >= IDLE_TIME {
-            return self.drop_path(WhyNotDirect::Idle, now);
+            self.drop_path(WhyNotDirect::Idle, now);
+            // The peer's path may outlive this one by a keepalive.
+            self.rests_until = now + 2 * KEEPALIVE;
+            return;
         }
         self.keepalive = Some(now + KEEPALIVE);
         let Some(pair) = self.path.and_then(|path| self.find(path)) else {

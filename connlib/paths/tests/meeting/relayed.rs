@@ -128,6 +128,27 @@ fn an_idle_pair_gives_the_relay_back_and_then_nothing_wakes() {
 }
 
 #[test]
+fn whenever_a_pair_falls_silent_the_relay_is_given_back() {
+    // In the last three, a keepalive of one end arrives just after the path of the other has ended.
+    for seed in (1..=60).chain([941, 1270, 1640]) {
+        let nats = apart(Some(HARD), Some(HARD));
+        let mut world = world(nats, &[0, 1], seed * 0x9e37_79b9);
+        world.weather = FOUL;
+        world.talk(20 * SECOND);
+        world.weather = FAIR;
+        for _ in 0..60 + seed % 60 {
+            let end = world.roll() % 2;
+            world.data(end as usize);
+            let time = world.roll() % 2000;
+            world.pass(Duration::from_millis(time));
+        }
+        world.pass(360 * SECOND);
+        let wakes = [0, 1].map(|end| world.ends[end].agent.poll_timeout());
+        assert_eq!(wakes, [None; 2], "{seed}");
+    }
+}
+
+#[test]
 fn a_direct_path_replaces_a_relayed_one_and_the_relay_is_given_back() {
     let mut world = world(apart(Some(HARD), Some(HARD)), &[0, 1], 1);
     world.talk(10 * SECOND);
