@@ -40,6 +40,7 @@ pub(super) fn set_up(settings: &Settings) -> Result<Made, Refusal> {
     let inlet = settings.is_gateway.then(inlet::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
+        .enable_time()
         .build()
         .map_err(Refusal::at("start a runtime"))?;
     runtime.block_on(configure(settings))?;
@@ -89,6 +90,8 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
     };
     let set = netlink.change_link(tun, up).await;
     set.map_err(Refusal::of_netlink(format!("set {name} up")))?;
+    let addresses = settings.addresses.iter();
+    netlink.delivers_to(addresses.map(|(it, _)| *it)).await;
     add_routes(&netlink, settings, tun).await?;
     if settings.is_gateway {
         let interfaces = [loopback, index_of(inlet::NAME)?];

@@ -192,6 +192,12 @@ impl Host {
         }
         let plan = self.plan().await?;
         self.reconcile(&plan, Missing::Restore).await?;
+        let addresses = plan.iter().filter_map(|what| match what {
+            What::Address { prefix, .. } => Some(prefix.address()),
+            _ => None,
+        });
+        // What follows is to use them at once.
+        self.effects.netlink.delivers_to(addresses).await;
         self.subscribe(&plan).await;
         let mtu = self.facts.as_ref().map_or(0, |facts| facts.mtu);
         self.told_mtu = Some(mtu);

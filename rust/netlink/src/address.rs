@@ -1,15 +1,24 @@
 //! Addresses of links.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use rtnetlink::packet_route::{
     RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
+    route::RouteType,
 };
 
 use convoy_types::Prefix;
+use tokio::time::{Instant, sleep};
 
-use crate::{Netlink, connection::family, error::NetlinkError};
+use crate::{Netlink, connection::family, error::NetlinkError, route::PathMtu};
+
+/// Time limit for the kernel to deliver to new addresses, and time between two looks.
+const DELIVERY_PATIENCE: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// An address of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +91,23 @@ impl Netlink {
             "add",
             format_args!("address {}", address.prefix),
         ))
+    }
+
+    /// Waits until packets to addresses of a link that is up are delivered, a second at most. The kernel arranges it in
+    /// the background if an address is of IPv6, and drops them before.
+    pub async fn delivers_to(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+        let deadline = Instant::now() + DELIVERY_PATIENCE;
+        for address in addresses {
+            while Instant::now() < deadline && !self.is_delivered(address).await {
+                sleep(BETWEEN_LOOKS).await;
+            }
+        }
+    }
+
+    /// Whether packets to an address are delivered here; not if rules keep it from being looked up.
+    async fn is_delivered(&self, address: IpAddr) -> bool {
+        let route = self.route_to(address, 0, PathMtu::OfRoute).await;
+        route.is_ok_and(|it| it.is_some_and(|route| route.kind == RouteType::Local))
     }
 
     /// Takes an address from the link with an index.

@@ -1,5 +1,7 @@
 //! Addresses, routes, rules and MTU.
 
+use std::net::UdpSocket;
+
 use convoy_host::{Desired, Event, Host, HostError, Prefix, Table};
 use convoy_lab::eventually;
 
@@ -365,4 +367,26 @@ fn a_thousand_routes_are_made_and_undone() {
         host.undo().await.unwrap();
     });
     assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn own_addresses_are_reached_as_soon_as_they_are_there() {
+    let Some(scene) = Scene::new("own_addresses_are_reached_as_soon_as_they_are_there") else {
+        return;
+    };
+    // The kernel arranges it in the background, which is often soon enough.
+    for _ in 0..20 {
+        scene.run(async || {
+            let mut host = scene.open().await;
+            scene.apply(&mut host, &mut everything()).await;
+            for own in ["10.9.0.2", "fd09::2"] {
+                let socket = UdpSocket::bind((own, 0)).unwrap();
+                socket.connect(socket.local_addr().unwrap()).unwrap();
+                socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                socket.send(b"hello").unwrap();
+                assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 5, "{own}");
+            }
+            host.undo().await.unwrap();
+        });
+    }
 }
