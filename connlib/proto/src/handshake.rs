@@ -276,7 +276,7 @@ impl Node {
         self.counters.handshakes += 1;
         let peer = &mut self.peers[id];
         peer.timers.handshake_complete();
-        peer.return_route.settle();
+        peer.return_route.answered(now);
         peer.contact.completed(now);
         self.followed.record(peer.public_key, Outcome::Answered);
         if peer.sessions.have_former() {

@@ -159,7 +159,8 @@ impl Peer {
         if is_elsewhere {
             self.path_limit = None;
         }
-        let is_under_way = self.initiation.is_some() && self.return_route.has_left(way);
+        let is_awaited = self.initiation.is_some();
+        let is_under_way = self.return_route.has_left(way, is_awaited, now);
         if is_under_way && !is_elsewhere {
             return None;
         }

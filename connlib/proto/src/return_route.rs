@@ -13,6 +13,8 @@ use convoy_types::{Rate, TokenBucket};
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 /// Questions about all peers together: each costs a netlink round trip.
 const ALL_QUESTIONS: Rate = Rate::per_second(1_000, 256);
+/// Time for datagrams that were sent to a former address before the peer's answer, but are overtaken by it.
+const STRAGGLING: Duration = Duration::from_secs(5);
 /// Answers remembered for each peer: two uplinks with an address of each family.
 const ANSWERS: usize = 4;
 
@@ -77,6 +79,8 @@ pub(crate) struct ReturnRoute {
     /// The address of this host that a new handshake has left: what still arrives there was sent before the peer
     /// could know better.
     left: Option<IpAddr>,
+    /// Until when [`Self::left`] holds; `None` while the answer is awaited.
+    left_until: Option<Duration>,
 }
 
 impl ReturnRoute {
@@ -149,20 +153,35 @@ impl ReturnRoute {
         self.answers = [None; ANSWERS];
     }
 
-    /// Forgets all, and leaves the address in use until [`Self::settle`].
+    /// Forgets all, and leaves the address in use until [`Self::answered`] or [`Self::settle`].
     pub(crate) fn leave(&mut self) {
         self.left = self.way.map(|way| way.arrival.address).or(self.left);
+        self.left_until = None;
         self.forget();
     }
 
-    /// Whether a datagram on this route says nothing about where the peer sends now.
-    pub(crate) fn has_left(&self, way: Option<Way>) -> bool {
-        self.left.is_some() && self.left == way.map(|way| way.arrival.address)
+    /// Whether a datagram on this route says nothing about where the peer sends now. `is_awaited`: whether a handshake
+    /// is under way.
+    pub(crate) fn has_left(&self, way: Option<Way>, is_awaited: bool, now: Duration) -> bool {
+        let holds = self.left_until.map_or(is_awaited, |until| now < until);
+        holds && self.left.is_some() && self.left == way.map(|way| way.arrival.address)
     }
 
-    /// Call when the handshake that has left an address is over: datagrams count again wherever they arrive.
+    /// Call when the handshake that has left an address is answered. If the answer came to another address, datagrams to
+    /// the one that was left are late ones for a while.
+    pub(crate) fn answered(&mut self, now: Duration) {
+        let at = self.way.map(|way| way.arrival.address);
+        let is_elsewhere = self.left.is_some() && at.is_some() && at != self.left;
+        match self.left_until {
+            None if is_elsewhere => self.left_until = Some(now + STRAGGLING),
+            Some(until) if now < until => {}
+            _ => self.settle(),
+        }
+    }
+
+    /// Forgets the address that was left: datagrams count again wherever they arrive.
     pub(crate) fn settle(&mut self) {
-        self.left = None;
+        (self.left, self.left_until) = (None, None);
     }
 
     /// Asks about the way, now or at its next use. A question that still waits is about the newest way.

@@ -6,8 +6,8 @@
 //! look up routes: [`Node::poll_source_question`]. Questions are limited; until one is answered, datagrams
 //! leave from the address that the peer sends to.
 //!
-//! A new handshake leaves that address, as the network may have changed. Until it is over, what the peer sent to
-//! the former address before it heard of the new one does not bring it back.
+//! A new handshake leaves that address, as the network may have changed. Until shortly after its answer, what the peer
+//! sent to the former address before it heard of the new one does not bring it back.
 
 use std::{net::SocketAddr, time::Duration};
 

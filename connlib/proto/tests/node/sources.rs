@@ -46,6 +46,24 @@ fn nor_does_it_when_the_first_initiation_is_lost() {
     assert_eq!(source(&mut pair), Some(WIFI.into()));
 }
 
+/// A peer with several threads may handle the initiation before data that has come earlier, and go back for a moment.
+#[test]
+fn nor_does_it_when_the_answer_overtakes_it() {
+    let mut pair = at_the_cable();
+    pair.b_sends(b"under way");
+    let under_way = pair.b.take_wire(pair.now);
+    let initiation = change_network(&mut pair);
+    let answers = answers(&mut pair, &initiation);
+    arrive(&mut pair, &answers, WIFI);
+    arrive(&mut pair, &under_way, CABLE);
+    assert_eq!(source(&mut pair), Some(WIFI.into()));
+    pair.now += 10 * SECOND;
+    pair.b_sends(b"to the former address");
+    let data = pair.b.take_wire(pair.now);
+    arrive(&mut pair, &data, CABLE);
+    assert_eq!(source(&mut pair), Some(CABLE.into()));
+}
+
 #[test]
 fn if_the_answer_comes_to_the_former_address_it_is_the_source_again() {
     let mut pair = at_the_cable();
