@@ -12,8 +12,8 @@ SUITE_PROGRAMS = iperf3 ss iptables ping6 ncat
 SERVER_PACKAGES = coturn miniupnpd-nftables prometheus
 SERVER_PROGRAMS = miniupnpd prometheus promtool turnserver
 # Programs that the benches measure with, and peers that distributions package.
-BENCH_PACKAGES = coturn ethtool haproxy iproute2 iputils-ping nftables openssl openvpn rinetd socat $(PERF_PACKAGE)
-BENCH_PROGRAMS = ethtool haproxy ip ping nft openssl openvpn rinetd socat perf turnserver
+BENCH_PACKAGES = coturn ethtool haproxy iproute2 iputils-ping nftables openvpn rinetd socat $(PERF_PACKAGE)
+BENCH_PROGRAMS = ethtool haproxy ip ping nft openvpn rinetd socat perf turnserver
 # Programs that boot a Debian in a container.
 SYSTEMD_PACKAGES = debootstrap systemd-container
 SYSTEMD_PROGRAMS = debootstrap systemd-analyze systemd-nspawn

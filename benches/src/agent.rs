@@ -1,6 +1,6 @@
 //! Namespaces with cables between them, and this program as the traffic agent that sends and receives inside.
 
-use std::{env, ffi::OsString, io, net::Ipv4Addr, process::Command};
+use std::{net::Ipv4Addr, process::Command};
 
 use convoy_lab::measure::Ends;
 use convoy_lab::traffic::Agent;
@@ -18,11 +18,6 @@ pub(crate) fn agent(namespace: &Namespace) -> Command {
     let mut command = namespace.command("/proc/self/exe");
     command.arg(AGENT);
     command
-}
-
-/// This program as a traffic agent, for another one that executes it.
-pub(crate) fn agent_words() -> io::Result<[OsString; 2]> {
-    Ok([env::current_exe()?.into(), AGENT.into()])
 }
 
 /// Starts the agents of both ends of a path.

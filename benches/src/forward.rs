@@ -12,7 +12,6 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,7 +24,7 @@ use convoy_rows::table::Table;
 use tempfile::NamedTempFile;
 
 use crate::agent::{agent, connect};
-use crate::programs::{Started, count_syscalls, counted_syscalls, ensure_built, find};
+use crate::programs::{Started, count_syscalls, counted_syscalls, ensure_built, find, version};
 use crate::rounds::{interleaved, perform};
 
 /// Measures convoy forward (tokio's own copy, buffers, splice(2)) and other forwarders (root)
@@ -127,13 +126,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut run = Run::new(Vec::new());
     let mut programs = Vec::new();
     for contender in &CONTENDERS {
-        let (name, program, version, ..) = *contender;
+        let (name, program, option, ..) = *contender;
         let program = match program {
             "convoy" => args.convoy.clone(),
             program => find(program),
         };
         if program.is_file() {
-            let version = version_of(&program, version).map(|it| format!("{name}: {it}"));
+            let version = version(&program, option).map(|it| format!("{name}: {it}"));
             run.origin.versions.extend(version);
             programs.push((contender, program));
         } else {
@@ -206,15 +205,6 @@ fn measure(
         run.push(Row::new(scene, name, figure, round, value));
     }
     Ok(())
-}
-
-/// The line that a program prints about itself.
-fn version_of(program: &Path, option: &str) -> Option<String> {
-    let output = Command::new(program).arg(option).output().ok()?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let mut lines = printed.lines();
-    let line = lines.find(|line| line.contains(|letter: char| letter.is_ascii_digit()))?;
-    Some(line.to_owned())
 }
 
 fn filled(text: &str, file: &Path) -> String {

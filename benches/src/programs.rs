@@ -1,21 +1,27 @@
 //! Finds other programs, and runs them: to completion, or until they are no longer needed.
 
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use convoy_lab::measure::process;
 use convoy_lab::{Namespace, Pid, eventually};
 use itertools::Itertools as _;
-use nix::sys::signal::{Signal, killpg};
-use tempfile::NamedTempFile;
+use nix::sys::signal::{Signal, kill, killpg};
+use tempfile::{NamedTempFile, TempDir};
 
 /// The tracepoint of system calls.
 const SYSCALL: &str = "raw_syscalls:sys_enter";
 /// Where distributions put root's programs; may be missing from `PATH`.
 const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
+/// Time for a program's processes to end before they are killed.
+const END: Duration = Duration::from_secs(3);
 
 /// Returns the standard output of a program.
 ///
@@ -62,26 +68,34 @@ pub(crate) fn ensure_root() -> Result<()> {
     Ok(())
 }
 
-/// Generates a key and a certificate for `subject` with openssl(1), valid for a day: signed by `authority`, which is
-/// another key and certificate, or by itself. TLS clients refuse a server's certificate that is an authority's, as each
-/// self-signed one of openssl(1) is; and the two subjects must differ, or it would count as self-signed.
-pub(crate) fn generate_certificate(
-    [key, certificate]: &[PathBuf; 2],
-    subject: &str,
-    authority: Option<&[PathBuf; 2]>,
-) -> Result<()> {
-    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1";
-    let mut openssl = Command::new("openssl");
-    openssl.args(request.split(' '));
-    openssl.args(["-subj", &format!("/CN={subject}")]);
-    openssl.args(["-addext", &format!("subjectAltName={subject}")]);
-    openssl.arg("-keyout").arg(key).arg("-out").arg(certificate);
-    if let Some([key, certificate]) = authority {
-        openssl.arg("-CA").arg(certificate).arg("-CAkey").arg(key);
-        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
-    }
-    output(&mut openssl).context("(fix: apt-get install openssl)")?;
-    Ok(())
+/// The version of a program: of a Go program that of its module, since a fork prints the original's; otherwise the first
+/// line that it prints with `option` and that names one. OpenVPN prints its version but exits with an error.
+pub(crate) fn version(program: &Path, option: &str) -> Option<String> {
+    let printed = |command: &mut Command| {
+        let output = command.output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let module = printed(Command::new("go").args(["version", "-m"]).arg(program));
+    let module = module.and_then(|module| {
+        let mut lines = module.lines();
+        let line = lines.find_map(|line| line.trim().strip_prefix("mod\t"))?;
+        Some(line.split('\t').take(2).join(" "))
+    });
+    let first = || {
+        let printed = printed(Command::new(program).arg(option))?;
+        let has_number = |line: &str| line.contains(|letter: char| letter.is_ascii_digit());
+        let mut lines = printed.lines();
+        let line = lines.find(|line| has_number(line) || line.contains("version"))?;
+        Some(line.to_owned())
+    };
+    module.or_else(first)
+}
+
+/// Writes a new file that only its owner can read.
+pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = File::options();
+    let options = options.write(true).create_new(true).mode(0o600);
+    options.open(file)?.write_all(text.as_bytes())
 }
 
 /// Starts counting the system calls of all threads of `pids` for `window`, by the kernel's tracepoint. This is cheap:
@@ -120,6 +134,8 @@ pub(crate) struct Started {
     name: String,
     child: Child,
     log: NamedTempFile,
+    /// Absent if the program runs from where it is.
+    own: Option<TempDir>,
 }
 
 impl Started {
@@ -133,14 +149,50 @@ impl Started {
             .stderr(writer.try_clone()?);
         let child = command.spawn();
         let child = child.with_context(|| format!("start {name}"))?;
-        Ok(Self { name, child, log })
+        let own = None;
+        Ok(Self {
+            name,
+            child,
+            log,
+            own,
+        })
     }
 
-    /// Fails if it has ended, with the end of its output.
+    /// Starts a copy of `program` in a directory of its own, so that all of its processes are found by what they execute,
+    /// with these words as arguments; `{file}` is the path of a file with `text`, which names the tunnel.
+    pub(crate) fn copy(
+        place: &Namespace,
+        program: &Path,
+        arguments: &str,
+        text: &str,
+    ) -> Result<Self> {
+        let own = tempfile::tempdir()?;
+        let copy = own
+            .path()
+            .join(program.file_name().context("it has no name")?);
+        fs::copy(program, &copy)?;
+        let file = own.path().join("wg0.conf");
+        write_private(&file, text)?;
+        let arguments = arguments.replace("{file}", &file.to_string_lossy());
+        let mut started = Self::new(place.command(copy).args(arguments.split_whitespace()))?;
+        started.own = Some(own);
+        Ok(started)
+    }
+
+    /// Its processes: all that execute its copy, whatever their parents, or else the first.
+    pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
+        Ok(match &self.own {
+            Some(own) => process::executing(own.path())?,
+            None => vec![self.pid()],
+        })
+    }
+
+    /// Fails if it has ended, with the end of its output. What `convoy exec` has become outlives the tunnel.
     pub(crate) fn check(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
+        let status = self.child.try_wait()?.map(|it| format!(" with {it}"));
+        if status.is_some() || self.pids()?.is_empty() {
             let (name, log) = (&self.name, self.last_lines());
-            bail!("{name} ended with {status}\n    {log}");
+            bail!("{name} ended{}\n    {log}", status.unwrap_or_default());
         }
         Ok(())
     }
@@ -182,6 +234,20 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         // Errors mean that they have already ended.
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let ended = eventually(END, || {
+                let own = self.own.as_ref();
+                let pids = own.and_then(|own| process::executing(own.path()).ok());
+                let pids = pids.unwrap_or_default();
+                for pid in &pids {
+                    let _ = kill(*pid, signal);
+                }
+                pids.is_empty().then_some(())
+            });
+            if ended.is_some() {
+                break;
+            }
+        }
         let _ = killpg(self.pid(), Signal::SIGKILL);
         let _ = self.child.wait();
     }

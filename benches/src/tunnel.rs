@@ -11,15 +11,11 @@
 //!
 //! 1. [`scenes`]: the table of all scenes; [`contender`]: the programs that take part.
 //! 2. [`Stand`]: a contender between two namespaces; it runs the tests of the scenes.
-//! 3. [`openvpn`]: VPNs of another protocol; [`rootless`]: programs at the left end that need no root; [`gateway`]:
-//!    gateways there; [`paths`]: clients, a hub and a TURN server.
+//! 3. [`gateway`]: what is around a gateway at the left end; [`paths`]: a hub and a TURN server.
 
 pub(crate) mod contender;
 mod gateway;
-mod openvpn;
 mod paths;
-mod processes;
-mod rootless;
 pub(crate) mod scenes;
 mod stand;
 

@@ -1,20 +1,18 @@
-//! The programs to compare: a table of commands.
+//! The programs to compare: tables of their arguments and files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use convoy_lab::wireguard::Implementation;
-use convoy_tun::TX_QUEUE_LEN;
-use itertools::Itertools as _;
 
-use crate::programs::find;
+use crate::programs::{self, find};
 
 /// The contender that the others are compared with.
 pub(crate) const CONVOY: &str = "convoy";
-/// The veth without a tunnel.
-pub(crate) const BARE: &str = "bare veth";
 /// Suffix of a variant: the same program with Convoy's queue length on its interface.
 const VARIANT: &str = "+q";
+/// The far end's ports, which are the same on the near end's loopback: for a load, probes and requests.
+pub(super) const PORTS: [u16; 3] = [5301, 5302, 5303];
 
 /// The way in which a contender carries packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +31,7 @@ pub(crate) enum Kind {
     Nat,
     /// A user-mode network between the host and a namespace in which Convoy in TUN mode is a gateway.
     Network,
-    /// Clients at both ends that `convoy up` starts, with further lines of their files as arguments.
+    /// Clients at both ends that `convoy up` starts.
     Client,
 }
 
@@ -51,92 +49,152 @@ pub(crate) enum Set {
     Paths = b'h',
 }
 
-/// Name, kind, program and arguments. `convoy` is the program that `--convoy` names; others are in the directory of
-/// `make peers` or in `PATH`. Places in braces are filled once the namespaces stand.
-type Entry = (&'static str, Kind, &'static str, &'static str);
+/// Name, kind, program, arguments and file. `convoy` is the program that `--convoy` names; others are in the directory of
+/// `make peers` or in `PATH`. [`fill`] fills the places in braces once the namespaces stand.
+type Entry = (&'static str, Kind, &'static str, &'static str, &'static str);
 
 // gotatun and boringtun look up the logged-in user, and exit if there is none. `openvpn-dco` uses the kernel's data
 // channel, if the kernel has one.
 #[rustfmt::skip]
 const PROGRAMS: [Entry; 7] = [
-    (CONVOY, Kind::WireGuard, CONVOY, ""),
-    ("wireguard-go", Kind::WireGuard, "wireguard", ""),
-    ("tailscale", Kind::WireGuard, "wireguard-tailscale", ""),
-    ("gotatun", Kind::WireGuard, "gotatun", "--disable-drop-privileges"),
-    ("boringtun", Kind::WireGuard, "boringtun-cli", "--disable-drop-privileges"),
-    ("openvpn", Kind::OpenVpn, "openvpn", "--disable-dco"),
-    ("openvpn-dco", Kind::OpenVpn, "openvpn", ""),
+    (CONVOY, Kind::WireGuard, CONVOY, "", ""),
+    ("wireguard-go", Kind::WireGuard, "wireguard", "", ""),
+    ("tailscale", Kind::WireGuard, "wireguard-tailscale", "", ""),
+    ("gotatun", Kind::WireGuard, "gotatun", "--disable-drop-privileges", ""),
+    ("boringtun", Kind::WireGuard, "boringtun-cli", "--disable-drop-privileges", ""),
+    ("openvpn", Kind::OpenVpn, "openvpn", "--config {file} --disable-dco", OPENVPN),
+    ("openvpn-dco", Kind::OpenVpn, "openvpn", "--config {file}", OPENVPN),
 ];
-
-/// Convoy without root, for an engine.
-macro_rules! up {
-    ($engine:literal, $rest:literal) => {
-        concat!(
-            "up {file} --userspace --foreground --engine ",
-            $engine,
-            " ",
-            $rest
-        )
-    };
-}
 
 #[rustfmt::skip]
 const ROOTLESS: [Entry; 8] = [
-    (CONVOY, Kind::WireGuard, CONVOY, ""),
-    ("exec", Kind::Exec, CONVOY, "exec {file} --"),
-    ("ports", Kind::Ports, CONVOY, up!("namespace", "{forwards}")),
-    ("ports-smoltcp", Kind::Ports, CONVOY, up!("smoltcp", "{forwards}")),
-    ("socks5", Kind::Socks, CONVOY, up!("namespace", "{forwards}")),
-    ("wireproxy", Kind::Ports, "wireproxy", "--config {file}"),
-    ("wireproxy-socks5", Kind::Socks, "wireproxy", "--config {file}"),
+    (CONVOY, Kind::WireGuard, CONVOY, "", ""),
+    ("exec", Kind::Exec, CONVOY, "exec {file} -- sleep infinity", NEAR),
+    ("ports", Kind::Ports, CONVOY, "{up} namespace --socks5 127.0.0.1:1080{forwards}", NEAR),
+    ("ports-smoltcp", Kind::Ports, CONVOY, "{up} smoltcp --socks5 127.0.0.1:1080{forwards}", NEAR),
+    ("socks5", Kind::Socks, CONVOY, "{up} namespace --socks5 127.0.0.1:1080{forwards}", NEAR),
+    ("wireproxy", Kind::Ports, "wireproxy", "--config {file}", WIREPROXY),
+    ("wireproxy-socks5", Kind::Socks, "wireproxy", "--config {file}", WIREPROXY),
     ("onetun", Kind::Ports, "onetun",
-        "--private-key {private-key} --endpoint-public-key {public-key} --endpoint-addr 10.9.0.2:51820 \
-         --source-peer-ip 10.8.0.1 --max-transmission-unit 1420 --log warn {onetun-forwards}"),
+        "--private-key {own-key} --endpoint-public-key {other-key} --endpoint-addr 10.9.0.2:51820 \
+         --source-peer-ip {own} --max-transmission-unit 1420 --log warn{onetun-forwards}", ""),
 ];
 
 // Targets on the gateway's own links are forbidden by default.
 #[rustfmt::skip]
 const GATEWAYS: [Entry; 5] = [
-    ("masquerade", Kind::WireGuard, CONVOY, ""),
-    ("nat", Kind::Nat, CONVOY, up!("namespace", "--nat user --nat-allow 10.99.0.0/24")),
-    ("nat-smoltcp", Kind::Nat, CONVOY, up!("smoltcp", "--nat user --nat-allow 10.99.0.0/24")),
+    ("masquerade", Kind::WireGuard, CONVOY, "", ""),
+    ("nat", Kind::Nat, CONVOY, "{up} namespace --nat user --nat-allow 10.99.0.0/24", NEAR),
+    ("nat-smoltcp", Kind::Nat, CONVOY, "{up} smoltcp --nat user --nat-allow 10.99.0.0/24", NEAR),
     // With the addresses that slirp4netns has; that one with the MTU that pasta has by default.
     ("pasta", Kind::Network, "pasta",
         "--foreground --quiet --runas 0 --ipv4-only --interface veth1 --config-net --ns-ifname tap0 \
          --address 10.0.2.100 --netmask 24 --gateway 10.0.2.2 --tcp-ports none --udp-ports none --tcp-ns none \
-         --udp-ns none --netns-only --netns /var/run/inside"),
+         --udp-ns none --netns-only --netns /var/run/inside", ""),
     ("slirp4netns", Kind::Network, "slirp4netns",
-        "--configure --mtu 65520 --disable-dns --netns-type path /var/run/inside tap0"),
+        "--configure --mtu 65520 --disable-dns --netns-type path /var/run/inside tap0", ""),
 ];
 
-/// The peer of the tunnel, and the hub; of the TURN server, its peer at an address that only the server reaches.
-macro_rules! to {
-    (peer at $endpoint:literal) => {
-        concat!(
-            "[Peer]\nPublicKey = {other-key}\nAllowedIPs = {other}/32\nleft: Endpoint = ",
-            $endpoint
-        )
-    };
-    (hub) => {
-        "[Peer]\nPublicKey = {hub-key}\nAllowedIPs = 10.8.0.0/24\nEndpoint = {hub}:51820\nPersistentKeepalive = 25\n"
-    };
-    (turn $uri:literal $rest:literal) => {
-        concat!(
-            "left: #convoy: Turn = ", $uri, " Username = {user}", $rest, " PasswordFile = {password}\n",
-            to!(peer at "10.10.2.2:51820")
-        )
-    };
-}
-
+const CLIENT: &str = "up {file} --foreground";
 #[rustfmt::skip]
 const PATHS: [Entry; 6] = [
-    ("plain", Kind::Client, CONVOY, to!(peer at "10.9.0.2:51820")),
-    ("hub", Kind::Client, CONVOY, to!(hub)),
-    ("direct", Kind::Client, CONVOY, concat!(to!(hub), "#convoy: Direct = {other-key} {other}/32")),
-    ("turn-udp", Kind::Client, CONVOY, to!(turn "turn:{hub}" "")),
-    ("turn-tcp", Kind::Client, CONVOY, to!(turn "turn:{hub}?transport=tcp" "")),
-    ("turn-tls", Kind::Client, CONVOY, to!(turn "turns:{hub}" " CaFile = {authority}")),
+    ("plain", Kind::Client, CONVOY, CLIENT, NEAR),
+    ("hub", Kind::Client, CONVOY, CLIENT, "{interface}{hub-peer}"),
+    ("direct", Kind::Client, CONVOY, CLIENT, "{interface}{hub-peer}#convoy: Direct = {other-key} {other}/32\n"),
+    ("turn-udp", Kind::Client, CONVOY, CLIENT, "{turn} turn:{hub} Username = bench {password}\n{beyond}"),
+    ("turn-tcp", Kind::Client, CONVOY, CLIENT, "{turn} turn:{hub}?transport=tcp Username = bench {password}\n{beyond}"),
+    ("turn-tls", Kind::Client, CONVOY, CLIENT,
+        "{turn} turns:{hub} Username = bench CaFile = {directory}/authority {password}\n{beyond}"),
 ];
+
+/// The peer at the other end, where the near one calls it.
+const NEAR: &str = "{interface}{peer}left: Endpoint = 10.9.0.2:51820\n";
+/// Both ends have the same certificate, of the lab's authority.
+const OPENVPN: &str = "\
+dev vpn0
+dev-type tun
+proto udp4
+ca {directory}/authority
+cert {directory}/certificate
+key {directory}/key
+left: tls-client
+left: nobind
+left: remote 10.9.0.2 1194
+left: ifconfig 10.7.0.1 10.7.0.2
+right: tls-server
+right: dh none
+right: port 1194
+right: ifconfig 10.7.0.2 10.7.0.1
+";
+const WIREPROXY: &str = "\
+{interface}{peer}Endpoint = 10.9.0.2:51820
+{wireproxy-forwards}
+[Socks5]
+BindAddress = 127.0.0.1:1080
+";
+
+/// Texts of several contenders; one with a `{port}` is repeated for each of [`PORTS`].
+#[rustfmt::skip]
+const FRAGMENTS: [(&str, &str); 10] = [
+    ("{up}", "up {file} --userspace --foreground --engine"),
+    ("{forwards}", " -L 127.0.0.1:{port}:{other}:{port} -L 127.0.0.1:{port}:{other}:{port}/udp"),
+    ("{onetun-forwards}", " 127.0.0.1:{port}:{other}:{port}:TCP,UDP"),
+    ("{wireproxy-forwards}", "
+[TCPClientTunnel]
+BindAddress = 127.0.0.1:{port}
+Target = {other}:{port}
+
+[UDPProxyTunnel]
+BindAddress = 127.0.0.1:{port}
+Target = {other}:{port}
+"),
+    // The peer of a TURN server's client has an address that only the server reaches.
+    ("{turn}", "{interface}left: #convoy: Turn ="),
+    ("{password}", "PasswordFile = {directory}/password"),
+    ("{beyond}", "{peer}left: Endpoint = 10.10.2.2:51820\n"),
+    ("{interface}", "\
+[Interface]
+PrivateKey = {own-key}
+Address = {own}/24
+MTU = 1420
+ListenPort = 51820
+"),
+    ("{peer}", "\
+[Peer]
+PublicKey = {other-key}
+AllowedIPs = {other}/32
+"),
+    ("{hub-peer}", "\
+[Peer]
+PublicKey = {hub-key}
+AllowedIPs = 10.8.0.0/24
+Endpoint = {hub}:51820
+PersistentKeepalive = 25
+"),
+];
+
+/// Fills the places of a text with [`FRAGMENTS`] and with `places`, and leaves out lines that are marked for the other
+/// end: that a client at the right learns where the left one is, for example.
+pub(super) fn fill(text: &str, is_left: bool, places: &[(&str, String)]) -> String {
+    let of_port = |text: &str, port: u16| text.replace("{port}", &port.to_string());
+    let fragment = |&(place, text): &(&'static str, &str)| match text.contains("{port}") {
+        true => (place, PORTS.map(|port| of_port(text, port)).concat()),
+        false => (place, text.to_owned()),
+    };
+    let places = FRAGMENTS.iter().map(fragment).chain(places.iter().cloned());
+    let filled = places.fold(text.to_owned(), |text, (place, value)| {
+        text.replace(place, &value)
+    });
+    let mut marks = ["left: ", "right: "];
+    if !is_left {
+        marks.reverse();
+    }
+    let [own, other] = marks;
+    let lines = filled.lines().filter(|line| !line.starts_with(other));
+    lines
+        .map(|line| line.strip_prefix(own).unwrap_or(line).to_owned() + "\n")
+        .collect()
+}
 
 /// A program with its settings.
 #[derive(Debug, Clone)]
@@ -144,9 +202,8 @@ pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) program: PathBuf,
-    pub(crate) arguments: String,
-    /// Set on the interface after the start; `None` keeps the program's own.
-    pub(crate) queue_length: Option<u32>,
+    pub(super) arguments: &'static str,
+    pub(super) file: &'static str,
 }
 
 impl Set {
@@ -159,23 +216,21 @@ impl Set {
             Self::Paths => &PATHS,
         };
         let mut contenders = Vec::new();
-        for (name, kind, program, arguments) in entries {
-            let program = match *program {
-                CONVOY => convoy.to_owned(),
-                program => installed(peers, program, program),
-            };
+        for &(name, kind, program, arguments, file) in entries {
             let default = Contender {
-                kind: *kind,
-                arguments: (*arguments).to_owned(),
-                ..Contender::wireguard(name, &program)
+                name: name.to_owned(),
+                kind,
+                program: match program {
+                    CONVOY => convoy.to_owned(),
+                    program => installed(peers, program, program),
+                },
+                arguments,
+                file,
             };
             contenders.push(default.clone());
-            if *kind == Kind::WireGuard && program != convoy {
-                contenders.push(Contender {
-                    name: format!("{name}{VARIANT}"),
-                    queue_length: Some(TX_QUEUE_LEN),
-                    ..default
-                });
+            if kind == Kind::WireGuard && program != CONVOY {
+                let name = format!("{name}{VARIANT}");
+                contenders.push(Contender { name, ..default });
             }
         }
         contenders
@@ -184,17 +239,16 @@ impl Set {
 
 /// wireguard-go in the directory of `make peers`, or else in `PATH`.
 pub(crate) fn wireguard_go(peers: &Path) -> Contender {
-    let (name, _, program, _) = PROGRAMS[1];
+    let (name, _, program, ..) = PROGRAMS[1];
     Contender::wireguard(name, &installed(peers, program, name))
 }
 
 /// A program in the directory of `make peers`, or else in `PATH`, where it may have another name.
 fn installed(peers: &Path, program: &str, in_path: &str) -> PathBuf {
     let newest = peers.join(program);
-    if newest.is_file() {
-        newest
-    } else {
-        find(in_path)
+    match newest.is_file() {
+        true => newest,
+        false => find(in_path),
     }
 }
 
@@ -205,8 +259,8 @@ impl Contender {
             name: name.to_owned(),
             kind: Kind::WireGuard,
             program: program.to_owned(),
-            arguments: String::new(),
-            queue_length: None,
+            arguments: "",
+            file: "",
         }
     }
 
@@ -214,7 +268,7 @@ impl Contender {
     pub(crate) fn bare() -> Self {
         Self {
             kind: Kind::Bare,
-            ..Self::wireguard(BARE, Path::new(""))
+            ..Self::wireguard("bare veth", Path::new(""))
         }
     }
 
@@ -231,23 +285,55 @@ impl Contender {
         words.fold(Implementation::new(&self.program), Implementation::argument)
     }
 
+    /// Why it cannot take part; `None` if it can.
+    pub(super) fn absence(&self) -> Option<String> {
+        if !self.program.is_file() {
+            let name = self.program.file_name().unwrap_or_default();
+            let name = name.to_string_lossy();
+            return Some(format!("{name} is not in target/peers/bin or PATH"));
+        }
+        let engine = self.arguments.strip_prefix("{up} ")?.split(' ').next()?;
+        let help = programs::output(Command::new(&self.program).args(["up", "--help"]));
+        let has_it = help.is_ok_and(|help| help.contains("--engine") && help.contains(engine));
+        (!has_it).then(|| format!("this convoy has no `up --userspace --engine {engine}`"))
+    }
+
     /// Version; of a Go program that of its module, since a fork prints the original's.
     pub(crate) fn version(&self) -> Option<String> {
-        // OpenVPN prints its version but exits with an error.
-        let printed = |command: &mut Command| {
-            let output = command.output().ok()?;
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
-        };
-        let mut go = Command::new("go");
-        let modules = printed(go.args(["version", "-m"]).arg(&self.program));
-        let module = modules.and_then(|modules| {
-            let line = modules
-                .lines()
-                .find_map(|line| line.trim().strip_prefix("mod\t"))?;
-            Some(line.split('\t').take(2).join(" "))
-        });
-        let versions = || printed(Command::new(&self.program).arg("--version"));
-        let first = || versions()?.lines().next().map(str::to_owned);
-        module.or_else(first)
+        programs::version(&self.program, "--version")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_installed_and_an_engine_that_convoy_lacks_are_absent() {
+        let missing = Contender::wireguard("wireproxy", Path::new("nowhere/wireproxy"));
+        let why = missing.absence().unwrap();
+        assert!(why.contains("target/peers/bin or PATH"), "{why}");
+        // It prints its arguments: no engine among them.
+        let all = Set::Rootless.contenders(Path::new("/bin/echo"), Path::new(""));
+        let one = all.iter().find(|one| one.name == "ports-smoltcp").unwrap();
+        let why = one.absence().unwrap();
+        assert!(why.contains("--engine smoltcp"), "{why}");
+    }
+
+    #[test]
+    fn places_are_filled_and_only_the_left_client_knows_its_peer_and_the_turn_server() {
+        for contender in Set::Paths.contenders(Path::new("convoy"), Path::new("")) {
+            let [left, right] = [true, false].map(|is_left| fill(contender.file, is_left, &[]));
+            assert!(left.contains("Endpoint = "), "{left}");
+            let knows_hub = right.contains("{hub-key}");
+            assert_eq!(right.contains("Endpoint = "), knows_hub, "{right}");
+            let is_private = !right.contains("Turn = ") && !right.contains("left: ");
+            assert!(is_private, "{right}");
+            assert_eq!(left.matches("[Peer]").count(), 1, "{left}");
+        }
+        let places = [("{own-key}", "key".to_owned()), ("{hub}", "hub".to_owned())];
+        let text = fill("{interface}[Peer]\nleft: Endpoint = {hub}:1", true, &places);
+        assert!(text.contains("PrivateKey = key\n"), "{text}");
+        assert!(text.ends_with("[Peer]\nEndpoint = hub:1\n"), "{text}");
     }
 }

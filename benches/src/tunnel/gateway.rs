@@ -17,13 +17,11 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::Result;
-use convoy_lab::measure::{self, Bed};
-use convoy_lab::wireguard::Implementation;
-use convoy_lab::{Namespace, Pid};
+use convoy_lab::Namespace;
+use convoy_lab::measure::Bed;
 
 use super::contender::{Contender, Kind};
-use super::rootless::wait_until_up;
-use crate::agent::{connect, ends};
+use crate::agent::connect;
 use crate::programs::{Started, find, output};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -44,12 +42,11 @@ const MASQUERADE: &str = "table ip bench {
     chain leaving { type nat hook postrouting priority srcnat; ip saddr 10.8.0.0/24 oifname != \"wg0\" masquerade; }
 }";
 
-/// The namespaces besides those of the tunnel, and a user-mode network.
+/// The namespaces besides those of the tunnel.
 pub(super) struct Gateway {
     host: Namespace,
     inside: Namespace,
-    server: Namespace,
-    network: Option<Started>,
+    pub(super) server: Namespace,
 }
 
 impl Gateway {
@@ -62,84 +59,50 @@ impl Gateway {
         let bind = format!("touch {INSIDE} && exec mount --bind /proc/$0/ns/net {INSIDE}");
         let mut shell = host.command("sh");
         output(shell.args(["-c", &bind, &inside.pid().to_string()]))?;
-        let (left, right) = (&mut bed.tunnel.left, &mut bed.tunnel.right);
-        for peer in &mut left.config.peers {
+        for peer in &mut bed.tunnel.left.config.peers {
             peer.persistent_keepalive = KEEPALIVE;
         }
-        for peer in &mut right.config.peers {
+        for peer in &mut bed.tunnel.right.config.peers {
             peer.allowed_ips.push(BEHIND.to_owned());
         }
-        let network = None;
         Ok(Self {
             host,
             inside,
             server,
-            network,
         })
     }
 
-    /// Starts a new peer for the next gateway, which has no rules yet; returns where the agents of both ends are.
-    pub(super) fn renew_peer(
-        &mut self,
-        bed: &mut Bed,
-        convoy: &Implementation,
-    ) -> Result<[Namespace; 2]> {
-        self.network = None;
+    /// Routes what a new peer sends to the server, and makes the left end the place of the next gateway, with its rules
+    /// and behind its user-mode network.
+    pub(super) fn renew(&self, bed: &mut Bed, contender: &Contender) -> Result<Option<Started>> {
         for gateway in [&self.host, &self.inside] {
             let mut shell = gateway.command("sh");
             output(shell.args(["-c", FORWARD]).arg(find("nft")))?;
         }
-        bed.tunnel.left.kill_daemon()?;
-        bed.tunnel.left.namespace = self.host.clone();
-        let (left, right) = (bed.tunnel.left.inner_v4(), &mut bed.tunnel.right);
-        right.replace_daemon(convoy)?;
-        right.namespace.link().add_route_through(BEHIND, left)?;
-        Ok([right.namespace.clone(), self.server.clone()])
-    }
-
-    /// Starts Convoy in TUN mode as the gateway, and waits until the peer reaches the server.
-    pub(super) fn start(
-        &mut self,
-        bed: &mut Bed,
-        contender: &Contender,
-        convoy: &Implementation,
-    ) -> Result<()> {
-        let [peer, server] = self.renew_peer(bed, convoy)?;
+        let (left, right) = (&mut bed.tunnel.left, &bed.tunnel.right);
+        let link = right.namespace.link();
+        link.add_route_through(BEHIND, left.inner_v4())?;
+        left.namespace = self.host.clone();
+        let mut network = None;
         if contender.kind == Kind::Network {
-            self.network = Some(start(contender, &self.host, &self.inside)?);
-            bed.tunnel.left.namespace = self.inside.clone();
+            network = Some(self.connect_inside(contender)?);
+            left.namespace = self.inside.clone();
         }
-        let gateway = &bed.tunnel.left.namespace;
-        output(gateway.command(find("nft")).arg(MASQUERADE))?;
-        bed.tunnel.left.replace_daemon(convoy)?;
-        bed.ends = ends(&peer, &server)?;
-        let Bed { ends, tunnel, .. } = bed;
-        wait_until_up(ends, SERVER.into(), || {
-            self.check()?;
-            Ok(measure::check(tunnel)?)
-        })
+        if contender.kind != Kind::Nat {
+            output(left.namespace.command(find("nft")).arg(MASQUERADE))?;
+        }
+        Ok(network)
     }
 
-    /// Fails if the user-mode network has ended.
-    pub(super) fn check(&mut self) -> Result<()> {
-        self.network.as_mut().map_or(Ok(()), Started::check)
+    /// Connects the namespace inside to what the host reaches by a user-mode network.
+    fn connect_inside(&self, contender: &Contender) -> Result<Started> {
+        let mut command = self.host.command(&contender.program);
+        let mut network = Started::new(command.args(contender.arguments.split(' ')))?;
+        // The second field of the default route is zero.
+        let routes = format!("/proc/{}/net/route", self.inside.pid());
+        network.wait_until(PATIENCE, |_| {
+            fs::read_to_string(&routes).is_ok_and(|routes| routes.contains("\t00000000\t"))
+        })?;
+        Ok(network)
     }
-
-    /// The user-mode network.
-    pub(super) fn pid(&self) -> Option<Pid> {
-        self.network.as_ref().map(Started::pid)
-    }
-}
-
-/// Connects `inside` to what `host` reaches by a user-mode network.
-fn start(contender: &Contender, host: &Namespace, inside: &Namespace) -> Result<Started> {
-    let mut command = host.command(&contender.program);
-    let mut network = Started::new(command.args(contender.arguments.split(' ')))?;
-    // The second field of the default route is zero.
-    let routes = format!("/proc/{}/net/route", inside.pid());
-    let has_route = |_: &Started| {
-        fs::read_to_string(&routes).is_ok_and(|routes| routes.contains("\t00000000\t"))
-    };
-    network.wait_until(PATIENCE, has_route)?;
-    Ok(network)
 }

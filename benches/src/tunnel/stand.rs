@@ -1,30 +1,33 @@
 //! A contender between two namespaces, and the tests that run on it.
 
 mod requests;
+mod start;
 mod tcp;
 mod udp;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
 use convoy_lab::measure::{self, Bed, Ends, process};
 use convoy_lab::traffic::LatencyReport;
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
-use convoy_lab::{Detour, Namespace, Pid};
+use convoy_lab::{Detour, Namespace, Pid, RelayIdentity};
 use convoy_rows::row::{Row, Run};
+use tempfile::TempDir;
 
 use super::contender::{Contender, Kind, Set};
 use super::gateway::{self, Gateway};
-use super::openvpn::{self, OpenVpn};
-use super::paths::Paths;
-use super::rootless::{self, Rootless};
+use super::paths::{self, Paths};
 use super::scenes::{Figure, Scene, Test, UP};
+use crate::programs::{Started, write_private};
 
 /// The interface at both ends, as the lab names it.
-const TUNNEL: &str = "wg0";
+pub(super) const TUNNEL: &str = "wg0";
+/// The right end's address in an OpenVPN.
+const OPENVPN: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 const PING: Duration = Duration::from_secs(1);
 /// Duration of measuring the CPU time without traffic, and of the rest before.
 const IDLE: Duration = Duration::from_millis(750);
@@ -36,8 +39,10 @@ const MARGIN: Duration = Duration::from_millis(300);
 pub(crate) struct Stand {
     pub(crate) bed: Bed,
     contender: Contender,
-    openvpn: Option<OpenVpn>,
-    rootless: Option<Rootless>,
+    /// Programs besides the daemons of the bed or instead of them, that of the near end first.
+    programs: Vec<Started>,
+    /// Agents other than those of the bed.
+    ends: Option<Ends>,
     /// Present for [`Set::Gateways`].
     gateway: Option<Gateway>,
     /// Present for [`Set::Paths`].
@@ -46,6 +51,8 @@ pub(crate) struct Stand {
     detour: Option<Detour>,
     /// Convoy in TUN mode, beside programs without root and user-mode networks.
     convoy: Implementation,
+    /// Holds the certificate and the password of programs that need them.
+    directory: TempDir,
     set: Set,
     /// Length of a TCP run.
     window: Duration,
@@ -82,12 +89,13 @@ impl Stand {
         Ok(Self {
             bed,
             contender: contender.clone(),
-            openvpn: None,
-            rootless: None,
+            programs: Vec::new(),
+            ends: None,
             gateway: None,
             paths: None,
             detour: None,
             convoy,
+            directory: tempfile::tempdir()?,
             set: Set::Programs,
             window,
             known_pps: BTreeMap::new(),
@@ -100,95 +108,27 @@ impl Stand {
         self.set = set;
         match set {
             Set::Gateways => self.gateway = Some(Gateway::new(&mut self.bed)?),
-            Set::Paths => self.paths = Some(Paths::new(&mut self.bed, &self.convoy)?),
+            Set::Paths => self.paths = Some(Paths::new(&self.bed, &self.convoy)?),
             Set::Programs | Set::Rootless => {}
+        }
+        let identity = RelayIdentity::new(paths::SERVER).map_err(Error::msg)?;
+        for (name, text) in [
+            ("authority", &*identity.authority),
+            ("certificate", &identity.certificate),
+            ("key", &identity.key),
+            ("password", paths::PASSWORD),
+        ] {
+            write_private(&self.directory.path().join(name), text)?;
         }
         Ok(self)
     }
 
-    /// Starts new daemons of `contender` and waits until packets pass.
-    pub(crate) fn start(&mut self, contender: &Contender) -> Result<()> {
-        self.contender = contender.clone();
-        self.restart()
-    }
-
-    /// Replaces the daemons and waits until packets pass.
-    pub(crate) fn restart(&mut self) -> Result<()> {
-        // The old daemons end before the new ones start. Beside an OpenVPN the last WireGuard daemons stay, but carry
-        // nothing.
-        self.openvpn = None;
-        self.rootless = None;
-        self.earlier_peak = 0;
-        let (via, convoy, bed) = (self.via(), &self.convoy, &mut self.bed);
-        if let Some(paths) = &mut self.paths {
-            return paths.start(bed, &self.contender);
-        }
-        let mut places = None;
-        match (self.contender.kind, &mut self.gateway) {
-            (Kind::Nat, Some(gateway)) => places = Some(gateway.renew_peer(bed, convoy)?),
-            (_, Some(gateway)) => return gateway.start(bed, &self.contender, convoy),
-            (_, None) => {}
-        }
-        match self.contender.kind {
-            Kind::Bare => {}
-            Kind::WireGuard => {
-                bed.restart(&self.contender.implementation())?;
-                if let Some(packets) = self.contender.queue_length {
-                    for namespace in self.namespaces() {
-                        namespace.link().set_queue_length(TUNNEL, packets)?;
-                    }
-                }
-                self.bed.wait_until_up()?;
-            }
-            Kind::OpenVpn => self.openvpn = Some(OpenVpn::start(bed, &self.contender)?),
-            Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat | Kind::Network | Kind::Client => {
-                if places.is_none() {
-                    bed.tunnel.right.replace_daemon(convoy)?;
-                }
-                let places = places.unwrap_or_else(|| self.namespaces().map(Namespace::clone));
-                let rootless = Rootless::start(&mut self.bed, &self.contender, &places, via)?;
-                self.rootless = Some(rootless);
-            }
-        }
-        Ok(())
-    }
-
-    /// Why `contender` cannot take part here; `None` if it can.
-    pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
-        if let Some(why) = rootless::absence(contender) {
-            return Some(why);
-        }
-        if let Some(paths) = &mut self.paths {
-            let refused = paths.prepare(&self.bed, contender).err()?;
-            return Some(format!("{refused:#}"));
-        }
-        match contender.kind {
-            Kind::WireGuard => None,
-            _ if self.gateway.is_some() => Some(format!("{:#}", self.start(contender).err()?)),
-            Kind::OpenVpn if contender.arguments.is_empty() => {
-                let refusals = openvpn::load_kernel_part();
-                match self.start(contender) {
-                    Ok(()) if self.openvpn.as_ref().is_some_and(OpenVpn::is_in_kernel) => None,
-                    Ok(()) => Some(format!("no kernel module: {refusals}")),
-                    Err(error) => Some(format!("{error:#}")),
-                }
-            }
-            _ => None,
-        }
-    }
-
-    /// Fails if a daemon has ended.
+    /// Fails if a daemon or another program has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
-        if let Some(paths) = &self.paths {
-            return paths.check();
-        }
-        match (&mut self.openvpn, &mut self.rootless) {
-            (Some(openvpn), _) => openvpn.check(),
-            (None, Some(rootless)) => rootless.processes.check(),
-            (None, None) => {
-                self.gateway.as_mut().map_or(Ok(()), Gateway::check)?;
-                Ok(measure::check(&mut self.bed.tunnel)?)
-            }
+        self.programs.iter_mut().try_for_each(Started::check)?;
+        match self.contender.kind {
+            Kind::WireGuard | Kind::Network => Ok(measure::check(&mut self.bed.tunnel)?),
+            _ => Ok(()),
         }
     }
 
@@ -308,20 +248,17 @@ impl Stand {
 
     /// The traffic agents.
     fn ends(&mut self) -> &mut Ends {
-        match &mut self.rootless {
-            Some(rootless) => &mut rootless.ends,
-            None => &mut self.bed.ends,
-        }
+        self.ends.as_mut().unwrap_or(&mut self.bed.ends)
     }
 
-    /// The far end's address.
+    /// The address at which the near end reaches the far one.
     fn via(&self) -> IpAddr {
         match self.contender.kind {
             _ if self.gateway.is_some() => gateway::SERVER.into(),
             Kind::Bare => self.bed.bare(),
-            Kind::WireGuard | Kind::Client => self.bed.tunnelled(),
-            Kind::OpenVpn => OpenVpn::FAR.into(),
-            kind => Rootless::via(kind),
+            Kind::OpenVpn => OPENVPN.into(),
+            Kind::Ports => Ipv4Addr::LOCALHOST.into(),
+            _ => self.bed.tunnelled(),
         }
     }
 
@@ -333,21 +270,21 @@ impl Stand {
     /// The processes that carry the packets, of all sets but the first only those of the near end; `None` if the kernel
     /// carries them.
     fn daemons(&self) -> Result<Option<Vec<Pid>>> {
-        if let Some(paths) = &self.paths {
-            return Ok(Some(paths.pids()?));
-        }
-        let tunnel = &self.bed.tunnel;
-        let [left, right] = [&tunnel.left, &tunnel.right].map(|end| end.daemon.pid());
-        Ok(match (self.contender.kind, &self.openvpn, &self.rootless) {
-            (Kind::WireGuard | Kind::Network, ..) if self.set != Set::Programs => {
-                let network = self.gateway.as_ref().and_then(Gateway::pid);
-                Some(network.into_iter().chain([left]).collect())
+        let ends = match self.set {
+            Set::Programs => 2,
+            Set::Rootless | Set::Gateways | Set::Paths => 1,
+        };
+        let mut pids = Vec::new();
+        if !self.is_in_kernel() {
+            for program in self.programs.iter().take(ends) {
+                pids.extend(program.pids()?);
             }
-            (Kind::WireGuard, ..) => Some(vec![left, right]),
-            (_, Some(openvpn), _) if !openvpn.is_in_kernel() => Some(openvpn.pids().into()),
-            (_, _, Some(rootless)) => Some(rootless.processes.pids()?),
-            _ => None,
-        })
+        }
+        if let Kind::WireGuard | Kind::Network = self.contender.kind {
+            let tunnel = [&self.bed.tunnel.left, &self.bed.tunnel.right];
+            pids.extend(tunnel.iter().take(ends).map(|end| end.daemon.pid()));
+        }
+        Ok((!pids.is_empty()).then_some(pids))
     }
 }
 
