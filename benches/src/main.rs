@@ -7,7 +7,6 @@
 mod agent;
 mod commits;
 mod flood;
-mod forward;
 mod growth;
 mod packets;
 mod peers;
@@ -35,7 +34,7 @@ struct Args {
 enum Command {
     Commits(commits::Args),
     Flood(flood::Args),
-    Forward(forward::Args),
+    Forward(peers::Plan),
     Growth(growth::Args),
     Packets(packets::Args),
     Peers(peers::Args),
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Commits(args) => commits::run(&args),
         Command::Flood(args) => flood::run(&args),
-        Command::Forward(args) => forward::run(&args),
+        Command::Forward(plan) => peers::forward(&plan),
         Command::Growth(args) => growth::run(&args),
         Command::Packets(args) => packets::run(&args),
         Command::Peers(args) => peers::run(&args),

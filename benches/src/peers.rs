@@ -15,7 +15,7 @@ use itertools::Itertools as _;
 
 use crate::programs;
 use crate::rounds::{interleaved, perform};
-use crate::tunnel::{Contender, Scene, Set, Stand, scenes};
+use crate::tunnel::{Contender, Set, Stand, scenes};
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,13 @@ pub(crate) struct Args {
     /// Ways from one client to another: straight, by a hub, and by a TURN server
     #[arg(long, conflicts_with_all = ["rootless", "gateway"])]
     paths: bool,
+    #[command(flatten)]
+    plan: Plan,
+}
+
+/// Measures convoy forward (tokio's own copy, buffers, splice(2)) and other forwarders (root)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
     /// One round with a second per TCP run: only checks that everything works
     #[arg(long)]
     quick: bool,
@@ -39,10 +46,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     reps: u32,
-    /// Seconds per TCP run
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
-    secs: u64,
+    /// Seconds per TCP run [default: 2, and 4 of forwarders]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    secs: Option<u64>,
     /// Only these rows
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
@@ -131,6 +137,33 @@ an i5-12400; by its relay over TLS (derper), 0.99 Gbit/s for one pair (Hyper-DER
 1 Gbit/s, direct, 0.95 Gbit/s, and by its relay 0.1 (its issue 6021).",
 };
 
+pub(crate) const FORWARDERS: Section = Section {
+    title: "Forwarders",
+    command: "bench-forward",
+    file: "forward.jsonl",
+    tables: &[Table {
+        heading: "",
+        shows: |_| true,
+        corner: "8 streams",
+        line: |row| row.contender.clone(),
+        column: Row::label,
+        has_spread: false,
+    }],
+    plots: &[],
+    legend: "\
+Medians over interleaved rounds. CPU time is that of the forwarder and its children; perf counts all their system calls.
+The generator runs on the same processors: a forwarder that has less than a CPU to itself is not the limit, and its bytes
+per CPU second say what it would carry if it were. The published figures are those of another program on another machine,
+with 8, 16 and 64 KiB: compare their ratios. socat starts a process for each connection; haproxy splices, too.",
+};
+
+/// Throughput in Gbit/s that is published of somebody else's forwarder of this kind on another machine.
+const PUBLISHED: [(&str, f64); 3] = [
+    ("tokio's copy, 8 KiB", 17.8),
+    ("copy, 16 KiB", 28.6),
+    ("copy, 64 KiB", 54.1),
+];
+
 const VARIANTS: Table = Table {
     shows: |row| row.at.is_none() && row.contender.ends_with("+q"),
     ..defaults("With Convoy's queue length")
@@ -172,23 +205,34 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (.., true) => (Set::Paths, &PATHS),
         _ => (Set::Programs, &PROGRAMS),
     };
-    let scenes = match &args.only[..] {
+    let run = measure(&args.plan, set)?;
+    args.plan.keep(section, &run)
+}
+
+/// The same for forwarders, beside what is published.
+pub(crate) fn forward(plan: &Plan) -> Result<()> {
+    let mut run = measure(plan, Set::Forwarders)?;
+    let published =
+        PUBLISHED.map(|(name, gbps)| Row::new("published", name, ("published", "Gbit/s"), 0, gbps));
+    let (relayed, others): (Vec<_>, Vec<_>) =
+        run.rows.drain(..).partition(|row| row.scene == "relayed");
+    run.rows = [relayed, published.into(), others].concat();
+    plan.keep(&FORWARDERS, &run)
+}
+
+fn measure(plan: &Plan, set: Set) -> Result<Run> {
+    let scenes = match &plan.only[..] {
         [] => set.scenes(),
         names => scenes::named(names)?,
     };
-    let run = measure(args, set, &scenes)?;
-    let is_part = !args.only.is_empty() || !args.contenders.is_empty();
-    let is_whole = !is_part && !args.quick && args.reps >= 6;
-    section.keep(&run, args.json.as_deref(), is_whole)
-}
-
-fn measure(args: &Args, set: Set, scenes: &[&Scene]) -> Result<Run> {
+    let scenes = &scenes[..];
     programs::ensure_root()?;
-    programs::ensure_built(&args.convoy)?;
-    let asked = chosen(args, set)?;
-    let (reps, secs) = match args.quick {
+    programs::ensure_built(&plan.convoy)?;
+    let asked = chosen(plan, set)?;
+    let usual = if set == Set::Forwarders { 4 } else { 2 };
+    let (reps, secs) = match plan.quick {
         true => (1, 1),
-        false => (args.reps, args.secs),
+        false => (plan.reps, plan.secs.unwrap_or(usual)),
     };
     let mut stand = Stand::new(&asked[0], Duration::from_secs(secs))?.of(set)?;
     let mut run = Run::new(Vec::new());
@@ -246,15 +290,24 @@ fn by_version<'a>(versions: impl Iterator<Item = (&'a str, String)>) -> Vec<Stri
 }
 
 /// The requested contenders, and the one that begins the set.
-fn chosen(args: &Args, set: Set) -> Result<Vec<Contender>> {
-    let mut all = set.contenders(&args.convoy, &args.peers);
+fn chosen(plan: &Plan, set: Set) -> Result<Vec<Contender>> {
+    let mut all = set.contenders(&plan.convoy, &plan.peers);
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
-    if let Some(stranger) = args.contenders.iter().find(|name| !names.contains(name)) {
+    if let Some(stranger) = plan.contenders.iter().find(|name| !names.contains(name)) {
         bail!("no contender is called {stranger}: {}", names.join(", "));
     }
-    let (all_asked, first) = (args.contenders.is_empty(), &names[0]);
-    all.retain(|one| all_asked || one.name == *first || args.contenders.contains(&one.name));
+    let (all_asked, first) = (plan.contenders.is_empty(), &names[0]);
+    all.retain(|one| all_asked || one.name == *first || plan.contenders.contains(&one.name));
     Ok(all)
+}
+
+impl Plan {
+    /// Prints a result, and keeps it in its set's file if it is whole.
+    fn keep(&self, section: &Section, run: &Run) -> Result<()> {
+        let is_part = !self.only.is_empty() || !self.contenders.is_empty();
+        let is_whole = !is_part && !self.quick && self.reps >= 6;
+        section.keep(run, self.json.as_deref(), is_whole)
+    }
 }
 
 #[cfg(test)]
@@ -266,7 +319,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct Program {
         #[command(flatten)]
-        args: Args,
+        plan: Plan,
     }
 
     #[test]
@@ -279,12 +332,12 @@ mod tests {
 
     #[test]
     fn convoy_takes_part_in_any_choice_and_a_stranger_is_refused() {
-        let mut args = Program::parse_from(["peers", "--contenders", "openvpn"]).args;
-        let names = chosen(&args, Set::Programs).unwrap().into_iter();
+        let mut plan = Program::parse_from(["peers", "--contenders", "openvpn"]).plan;
+        let names = chosen(&plan, Set::Programs).unwrap().into_iter();
         let names: Vec<_> = names.map(|one| one.name).collect();
         assert_eq!(names, ["convoy", "openvpn"]);
-        args.contenders = vec!["nobody".to_owned()];
-        let refused = chosen(&args, Set::Programs).unwrap_err().to_string();
+        plan.contenders = vec!["nobody".to_owned()];
+        let refused = chosen(&plan, Set::Programs).unwrap_err().to_string();
         assert!(refused.contains("boringtun+q"), "{refused}");
     }
 }

@@ -15,7 +15,7 @@ use convoy_rows::row::{self, Run};
 use convoy_rows::section::{Section, TARGETS};
 use itertools::Itertools as _;
 
-use crate::{forward, growth, packets, peers, soak};
+use crate::{growth, packets, peers, soak};
 
 /// Writes the page of all committed results and its plots
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ const SECTIONS: [&Section; 7] = [
     &peers::ROOTLESS,
     &peers::GATEWAYS,
     &peers::PATHS,
-    &forward::SECTION,
+    &peers::FORWARDERS,
     &packets::SECTION,
     &growth::SECTION,
 ];

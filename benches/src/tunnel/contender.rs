@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Network,
     /// Clients at both ends that `convoy up` starts.
     Client,
+    /// A TCP forwarder at the far end, without a tunnel: what it relays goes back to the near end.
+    Forward,
 }
 
 /// A set of contenders with their scenes, and a result file of its own; each has its letter in the table of scenes.
@@ -47,6 +49,8 @@ pub(crate) enum Set {
     Gateways = b'g',
     /// Ways from one client to another.
     Paths = b'h',
+    /// TCP forwarders.
+    Forwarders = b'f',
 }
 
 /// Name, kind, program, arguments and file. `convoy` is the program that `--convoy` names; others are in the directory of
@@ -107,6 +111,17 @@ const PATHS: [Entry; 6] = [
         "{turn} turns:{hub} Username = bench CaFile = {directory}/authority {password}\n{beyond}"),
 ];
 
+#[rustfmt::skip]
+const FORWARDERS: [Entry; 7] = [
+    ("tokio's copy, 8 KiB", Kind::Forward, CONVOY, "forward --relay=tokio --buffer=8K {file}", FORWARD),
+    ("copy, 16 KiB", Kind::Forward, CONVOY, "forward --relay=copy --buffer=16K {file}", FORWARD),
+    ("copy, 64 KiB", Kind::Forward, CONVOY, "forward --relay=copy --buffer=64K {file}", FORWARD),
+    ("splice, 64 KiB", Kind::Forward, CONVOY, "forward --relay=splice --buffer=64K {file}", FORWARD),
+    ("rinetd", Kind::Forward, "rinetd", "-f -c {file}", "10.9.0.2 5301 10.9.0.1 5301\n"),
+    ("socat", Kind::Forward, "socat", "TCP-LISTEN:5301,bind=10.9.0.2,fork,reuseaddr TCP:10.9.0.1:5301", ""),
+    ("haproxy", Kind::Forward, "haproxy", "-db -f {file}", HAPROXY),
+];
+
 /// The peer at the other end, where the near one calls it.
 const NEAR: &str = "{interface}{peer}left: Endpoint = 10.9.0.2:51820\n";
 /// Both ends have the same certificate, of the lab's authority.
@@ -131,6 +146,20 @@ const WIREPROXY: &str = "\
 {wireproxy-forwards}
 [Socks5]
 BindAddress = 127.0.0.1:1080
+";
+
+const FORWARD: &str = "Forward = 10.9.0.2:5301:10.9.0.1:5301\nAllow = 10.9.0.1\n";
+const HAPROXY: &str = "\
+defaults
+    mode tcp
+    option splice-request
+    option splice-response
+    timeout connect 5s
+    timeout client 1m
+    timeout server 1m
+listen relay
+    bind 10.9.0.2:5301
+    server target 10.9.0.1:5301
 ";
 
 /// Texts of several contenders; one with a `{port}` is repeated for each of [`PORTS`].
@@ -214,6 +243,7 @@ impl Set {
             Self::Rootless => &ROOTLESS,
             Self::Gateways => &GATEWAYS,
             Self::Paths => &PATHS,
+            Self::Forwarders => &FORWARDERS,
         };
         let mut contenders = Vec::new();
         for &(name, kind, program, arguments, file) in entries {
@@ -300,7 +330,14 @@ impl Contender {
 
     /// Version; of a Go program that of its module, since a fork prints the original's.
     pub(crate) fn version(&self) -> Option<String> {
-        programs::version(&self.program, "--version")
+        programs::version(
+            &self.program,
+            match &self.name[..] {
+                "socat" => "-V",
+                "haproxy" => "-v",
+                _ => "--version",
+            },
+        )
     }
 }
 
@@ -318,6 +355,24 @@ mod tests {
         let one = all.iter().find(|one| one.name == "ports-smoltcp").unwrap();
         let why = one.absence().unwrap();
         assert!(why.contains("--engine smoltcp"), "{why}");
+    }
+
+    #[test]
+    fn no_argument_or_file_has_an_unfilled_place() {
+        let known =
+            "{own-key} {own} {other-key} {other} {directory} {hub-key} {hub} {file}".split(' ');
+        let places: Vec<_> = known.map(|place| (place, "there".to_owned())).collect();
+        let sets = [
+            PROGRAMS.as_slice(),
+            &ROOTLESS,
+            &GATEWAYS,
+            &PATHS,
+            &FORWARDERS,
+        ];
+        for (_, _, _, arguments, file) in sets.concat() {
+            let text = fill(&(arguments.to_owned() + file), true, &places);
+            assert!(!text.contains('{'), "{text}");
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) enum Test {
     Flows(u32),
     /// The peak memory of a daemon.
     Memory,
+    /// Eight TCP streams through a forwarder, with all costs.
+    Relay,
 }
 
 /// A TCP run.
@@ -94,6 +96,9 @@ pub(crate) enum Figure {
     Rate,
     /// Number of open connections.
     Open,
+    /// Gigabytes per CPU second, and CPUs, of a forwarder with its children.
+    PerCpu,
+    Cpus,
 }
 
 pub(super) const UP: Tcp = Tcp {
@@ -114,9 +119,11 @@ const FAR_LOST: Tcp = UP.veth(Veth::Far(10));
 const IDLE: Test = Test::Requests { beside_tcp: false };
 const LOADED: Test = Test::Requests { beside_tcp: true };
 
-use Figure::{Cpu, Main, Memory, Open, P50, P99, P999, Rate, Syscalls, UdpP50, UdpP99, UdpP999};
+use Figure::{
+    Cpu, Cpus, Main, Memory, Open, P50, P99, P999, PerCpu, Rate, Syscalls, UdpP50, UdpP99, UdpP999,
+};
 
-/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s; `c`: scenes that
+/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s, `f`orwarders; `c`: scenes that
 /// tell two builds of Convoy apart, for `commits`. Of the programs, also those with Convoy's `q`ueue length, and
 /// `o`penvpn.
 #[rustfmt::skip]
@@ -183,6 +190,10 @@ pub(crate) const SCENES: &[Scene] = &[
     of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Test::Flows(8_000), Main, "g"),
     of("flows-8000-open", ("came up of 8,000", "flows"), Test::Flows(8_000), Open, "g"),
     of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Test::Flows(8_000), Memory, "g"),
+    of("relayed", ("", "Gbit/s"), Test::Relay, Main, "f"),
+    of("relayed-cpu", ("", "GB/CPU s"), Test::Relay, PerCpu, "f"),
+    of("cpus", ("", "CPUs"), Test::Relay, Cpus, "f"),
+    of("calls", ("", "kcalls/GB"), Test::Relay, Syscalls, "f"),
     of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), Test::UdpCurve(1_200), Main, "po"),
 ];
 
@@ -246,7 +257,7 @@ impl Scene {
 }
 
 impl Tcp {
-    const fn streams(mut self, streams: u32) -> Self {
+    pub(super) const fn streams(mut self, streams: u32) -> Self {
         self.streams = streams;
         self
     }

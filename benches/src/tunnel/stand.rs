@@ -109,7 +109,7 @@ impl Stand {
         match set {
             Set::Gateways => self.gateway = Some(Gateway::new(&mut self.bed)?),
             Set::Paths => self.paths = Some(Paths::new(&self.bed, &self.convoy)?),
-            Set::Programs | Set::Rootless => {}
+            Set::Programs | Set::Rootless | Set::Forwarders => {}
         }
         let identity = RelayIdentity::new(paths::SERVER).map_err(Error::msg)?;
         for (name, text) in [
@@ -192,6 +192,7 @@ impl Stand {
             Test::UdpCurve(payload) => self.udp_curve(payload),
             Test::Flows(flows) => self.beside_flows(flows, wanted),
             Test::Memory => self.memory(),
+            Test::Relay => self.relay(),
         }
     }
 
@@ -206,12 +207,12 @@ impl Stand {
         }
         self.ends().hold(via, 0)?;
         let mut found = found?;
-        found.figures.push((Figure::Open, f64::from(open)));
+        found.add(Figure::Open, f64::from(open));
         Ok(found)
     }
 
     fn cpu_idle(&mut self) -> Result<Found> {
-        let Some(&[left, ..]) = self.daemons()?.as_deref() else {
+        let Some(left) = self.daemons()?.first().copied() else {
             return Ok(Found::default());
         };
         thread::sleep(REST);
@@ -223,11 +224,12 @@ impl Stand {
     }
 
     fn memory(&mut self) -> Result<Found> {
-        let Some(daemons) = self.daemons()? else {
-            return Ok(Found::default());
-        };
-        let most = self.peak(&daemons)?.max(self.earlier_peak);
-        Ok(Found::of([(Figure::Main, most as f64 / 1e6)]))
+        let daemons = self.daemons()?;
+        let most = self.peak(&daemons)?.max(self.earlier_peak) as f64 / 1e6;
+        Ok(Found::of([(
+            Figure::Main,
+            (!daemons.is_empty()).then_some(most),
+        )]))
     }
 
     fn forget_peak(&mut self, daemons: &[Pid]) -> Result<()> {
@@ -242,7 +244,7 @@ impl Stand {
         let each: Vec<_> = each.collect::<Result<_, _>>()?;
         Ok(match self.set {
             Set::Programs => each.into_iter().max().unwrap_or(0),
-            Set::Rootless | Set::Gateways | Set::Paths => each.into_iter().sum(),
+            _ => each.into_iter().sum(),
         })
     }
 
@@ -255,7 +257,7 @@ impl Stand {
     fn via(&self) -> IpAddr {
         match self.contender.kind {
             _ if self.gateway.is_some() => gateway::SERVER.into(),
-            Kind::Bare => self.bed.bare(),
+            Kind::Bare | Kind::Forward => self.bed.bare(),
             Kind::OpenVpn => OPENVPN.into(),
             Kind::Ports => Ipv4Addr::LOCALHOST.into(),
             _ => self.bed.tunnelled(),
@@ -267,13 +269,10 @@ impl Stand {
         [&tunnel.left.namespace, &tunnel.right.namespace]
     }
 
-    /// The processes that carry the packets, of all sets but the first only those of the near end; `None` if the kernel
-    /// carries them.
-    fn daemons(&self) -> Result<Option<Vec<Pid>>> {
-        let ends = match self.set {
-            Set::Programs => 2,
-            Set::Rootless | Set::Gateways | Set::Paths => 1,
-        };
+    /// The processes that carry the packets, of all sets but the first only those of one end; none if the kernel carries
+    /// them.
+    fn daemons(&self) -> Result<Vec<Pid>> {
+        let ends = if self.set == Set::Programs { 2 } else { 1 };
         let mut pids = Vec::new();
         if !self.is_in_kernel() {
             for program in self.programs.iter().take(ends) {
@@ -284,7 +283,7 @@ impl Stand {
             let tunnel = [&self.bed.tunnel.left, &self.bed.tunnel.right];
             pids.extend(tunnel.iter().take(ends).map(|end| end.daemon.pid()));
         }
-        Ok((!pids.is_empty()).then_some(pids))
+        Ok(pids)
     }
 }
 
@@ -297,6 +296,10 @@ impl Found {
             figures: figures.collect(),
             ..Self::default()
         }
+    }
+
+    fn add(&mut self, figure: Figure, value: f64) {
+        self.figures.push((figure, value));
     }
 }
 

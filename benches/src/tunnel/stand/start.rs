@@ -93,7 +93,9 @@ impl Stand {
         };
         tunnel.left.kill_daemon()?;
         match kind {
-            Kind::Bare | Kind::OpenVpn | Kind::Client => tunnel.right.kill_daemon()?,
+            Kind::Bare | Kind::OpenVpn | Kind::Client | Kind::Forward => {
+                tunnel.right.kill_daemon()?;
+            }
             _ => tunnel.right.replace_daemon(&daemon)?,
         }
         if let Some(gateway) = &self.gateway {
@@ -116,6 +118,7 @@ impl Stand {
             Kind::Exec | Kind::Ports | Kind::Socks | Kind::Nat => {
                 self.programs = vec![self.program(true)?];
             }
+            Kind::Forward => self.programs = vec![self.program(false)?],
         }
         if self.contender.is_variant() {
             for namespace in self.namespaces() {
@@ -153,27 +156,33 @@ impl Stand {
         let arguments = fill(contender.arguments, is_left, &places);
         let text = fill(contender.file, is_left, &places);
         let mut program = Started::copy(&own.namespace, &contender.program, &arguments, &text)?;
-        if contender.kind == Kind::Exec {
-            program.wait_until(PATIENCE, |it| {
-                let executed = fs::read_to_string(format!("/proc/{}/comm", it.pid()));
-                executed.is_ok_and(|name| name == "sleep\n")
-            })?;
-        }
+        // Documentation/networking/proc_net_tcp.rst: the local port, the remote address, and 0A for LISTEN.
+        let (table, expected) = match contender.kind {
+            Kind::Exec => ("comm", "sleep\n".to_owned()),
+            Kind::Forward => ("net/tcp", format!(":{:04X} 00000000:0000 0A", PORTS[0])),
+            _ => return Ok(program),
+        };
+        program.wait_until(PATIENCE, |it| {
+            let table = fs::read_to_string(format!("/proc/{}/{table}", it.pid()));
+            table.is_ok_and(|table| table.contains(&expected))
+        })?;
         Ok(program)
     }
 
     /// Starts agents at the ends of the contender's traffic.
     fn agents(&self) -> Result<Ends> {
-        let [near, far] = match (&self.gateway, self.namespaces()) {
-            (Some(gateway), [_, right]) => [right, &gateway.server],
-            (None, ends) => ends,
+        let [left, right] = self.namespaces();
+        let (near, far) = match &self.gateway {
+            Some(gateway) => (right, &gateway.server),
+            None if self.contender.kind == Kind::Forward => (left, left),
+            None => (left, right),
         };
         let mut between = Between::default();
         match self.contender.kind {
             Kind::Socks => {
                 between.proxy = Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PROXY_PORT));
             }
-            Kind::Ports => between.ports = PORTS,
+            Kind::Ports | Kind::Forward => between.ports = PORTS,
             _ => {}
         }
         let program = env::current_exe()?;
@@ -195,6 +204,10 @@ impl Stand {
     /// Waits until connections pass to the far end, on the path that is to be measured.
     fn wait_until_up(&mut self) -> Result<()> {
         let via = self.via();
+        if self.contender.kind == Kind::Forward {
+            // It forwards nothing but the load.
+            return Ok(());
+        }
         let mut last = None;
         let passed = eventually(PATIENCE, || {
             match self.ends().round_trips(via, CONNECT, PROBE) {
@@ -224,23 +237,23 @@ impl Stand {
 
     /// Prefers cubic in networks that the program makes: each inherits the host's congestion control, not that of the lab.
     fn prefer_cubic(&mut self) -> Result<()> {
-        let network = |pid: Pid| fs::metadata(format!("/proc/{pid}/ns/net")).map(|it| it.ino());
-        let own = network(self.namespaces()[0].pid())?;
-        let Some(program) = self.programs.first() else {
-            return Ok(());
-        };
-        for pid in program.pids()? {
-            if network(pid)? != own {
-                let mut enter = Command::new("nsenter");
-                enter.args(["--net", "--target", &pid.to_string(), "sh", "-c"]);
-                enter.arg("echo cubic > /proc/sys/net/ipv4/tcp_congestion_control");
-                // A host that denies cubic to namespaces denies it to those of the lab, too.
-                let _ = output(&mut enter);
-            }
+        let network = |pid: Pid| Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino());
+        let of_lab = self.namespaces().map(|namespace| network(namespace.pid()));
+        let pids = self.programs.first().map(Started::pids).transpose()?;
+        let mut inside = pids.unwrap_or_default();
+        inside.retain(|pid| !of_lab.contains(&network(*pid)));
+        for pid in &inside {
+            let mut enter = Command::new("nsenter");
+            enter.args(["--net", "--target", &pid.to_string(), "sh", "-c"]);
+            enter.arg("echo cubic > /proc/sys/net/ipv4/tcp_congestion_control");
+            // A host that denies cubic to namespaces denies it to those of the lab, too.
+            let _ = output(&mut enter);
         }
-        // Sockets made before have the host's congestion control.
-        let via = self.via();
-        self.ends().round_trips(via, CONNECT, TURNOVER)?;
+        if !inside.is_empty() {
+            // Sockets made before have the host's congestion control.
+            let via = self.via();
+            self.ends().round_trips(via, CONNECT, TURNOVER)?;
+        }
         Ok(())
     }
 }

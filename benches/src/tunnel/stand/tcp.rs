@@ -4,7 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use convoy_lab::measure::{Direction, TcpLoad, process};
+use convoy_lab::measure::process::{cpu_time, group_cpu_time};
+use convoy_lab::measure::{Direction, TcpLoad};
 use convoy_lab::traffic::{LatencyReport, TcpReport};
 use convoy_lab::wireguard::Underlay;
 use convoy_lab::{Detour, Pid, UDP_SEGMENTATION, loss};
@@ -12,10 +13,10 @@ use convoy_lab::{Detour, Pid, UDP_SEGMENTATION, loss};
 use super::{Found, MARGIN, Stand, round_trips};
 use crate::agent::ends;
 use crate::programs::{count_syscalls, counted_syscalls};
-use crate::tunnel::scenes::{Figure, Tcp, Veth};
+use crate::tunnel::scenes::{Figure, Tcp, UP, Veth};
 
 const VETH: &str = "veth0";
-/// System calls are counted in a separate run, since counting costs time.
+/// System calls of daemons are counted in a separate run, since counting costs time.
 const COUNTED: Duration = Duration::from_secs(1);
 const LOST_PERCENT: f64 = 1.0;
 const FAR_DELAY: Duration = Duration::from_millis(10);
@@ -25,8 +26,8 @@ const FAR_WINDOWS: u32 = 3;
 const SEGMENTATION: [&str; 2] = [UDP_SEGMENTATION, "tx-tcp-segmentation"];
 const BBR: &str = "bbr";
 
-/// Payload received, round trips beside it, and system calls.
-type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<u64>);
+/// Payload received, round trips beside it, and thousands of system calls per gigabyte.
+type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<f64>);
 
 impl Stand {
     pub(super) fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> Result<Found> {
@@ -38,41 +39,53 @@ impl Stand {
 
     fn tcp_as_it_is(&mut self, tcp: Tcp, wanted: &[Figure]) -> Result<Found> {
         let daemons = self.daemons()?;
-        let of = |figure| daemons.as_ref().filter(|_| wanted.contains(&figure));
-        let (of_memory, of_calls) = (of(Figure::Memory), of(Figure::Syscalls));
-        if let Some(daemons) = of_memory {
-            self.forget_peak(daemons)?;
+        let wants = |figure| !daemons.is_empty() && wanted.contains(&figure);
+        if wants(Figure::Memory) {
+            self.forget_peak(&daemons)?;
         }
-        let before = daemons.as_deref().map(cpu_seconds).transpose()?;
+        let before = cpu_seconds(&daemons)?;
         let window = self.window * if tcp.is_far() { FAR_WINDOWS } else { 1 };
-        let (received, latency, _) = self.send(tcp, window, &[])?;
-        let after = daemons.as_deref().map(cpu_seconds).transpose()?;
-        let cpu = after.zip(before).map(|(after, before)| after - before);
+        let (received, latency, _) = self.send(tcp, window, false)?;
+        let cpu = cpu_seconds(&daemons)? - before;
         let unit = if tcp.is_far() { 1e6 } else { 1e9 };
         let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
-        let rates = received.iter().map(rate);
-        let cost = cpu.map(|seconds| seconds / gigabytes(&received));
-        let memory = of_memory.map(|daemons| self.peak(daemons)).transpose()?;
-        let counted = of_calls.map(|daemons| self.calls_per_gb(tcp, daemons));
-        let (calls, failure) = match counted.transpose() {
-            Ok(calls) => (calls, None),
-            Err(error) => (None, Some(format!("system calls: {error:#}"))),
-        };
-        let figures = [
-            (Figure::Main, Some(rates.sum())),
-            (Figure::Cpu, cost),
-            (Figure::Memory, memory.map(|bytes| bytes as f64 / 1e6)),
-            (Figure::Syscalls, calls.map(|calls| calls / 1e3)),
-        ];
-        let mut found = Found::of(figures);
+        let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
+        if wants(Figure::Cpu) {
+            found.add(Figure::Cpu, cpu / gigabytes(&received));
+        }
+        if wants(Figure::Memory) {
+            found.add(Figure::Memory, self.peak(&daemons)? as f64 / 1e6);
+        }
         if let Some(latency) = &latency {
             found.figures.extend(round_trips(latency)?);
         }
-        Ok(Found { failure, ..found })
+        if wants(Figure::Syscalls) {
+            let tcp = Tcp { ping: false, ..tcp };
+            match self.send(tcp, COUNTED + MARGIN, true) {
+                Ok((.., calls)) => found.figures.extend(calls.map(|it| (Figure::Syscalls, it))),
+                Err(error) => found.failure = Some(format!("system calls: {error:#}")),
+            }
+        }
+        Ok(found)
     }
 
-    /// Runs a load, optionally with probes beside it. Counts the system calls of `counted` in a part of it.
-    fn send(&mut self, tcp: Tcp, window: Duration, counted: &[Pid]) -> Result<Received> {
+    /// A forwarder's load with all costs, its system calls counted in the same run.
+    pub(super) fn relay(&mut self) -> Result<Found> {
+        let forwarder = self.programs.first().context("it forwards nothing")?.pid();
+        let before = group_cpu_time(forwarder)?;
+        let (received, _, calls) = self.send(UP.streams(8), self.window, true)?;
+        let cpu = (group_cpu_time(forwarder)? - before).as_secs_f64();
+        let (gigabytes, seconds) = (gigabytes(&received), received[0].seconds);
+        Ok(Found::of([
+            (Figure::Main, Some(gigabytes * 8.0 / seconds)),
+            (Figure::PerCpu, Some(gigabytes / cpu)),
+            (Figure::Cpus, Some(cpu / seconds)),
+            (Figure::Syscalls, calls),
+        ]))
+    }
+
+    /// Runs a load, optionally with probes beside it, or with the daemons' system calls counted in the most of it.
+    fn send(&mut self, tcp: Tcp, window: Duration, is_counted: bool) -> Result<Received> {
         let via = self.via();
         let load = |direction| TcpLoad {
             streams: tcp.streams,
@@ -88,9 +101,11 @@ impl Stand {
             ends.begin_tcp(via, load(Direction::Down), congestion)?;
             back = Some(ends);
         }
+        let counted = window.saturating_sub(MARGIN);
         let mut counter = None;
-        if !counted.is_empty() {
-            counter = Some(count_syscalls(self.namespaces()[0], counted, COUNTED)?);
+        if is_counted {
+            let daemons = self.daemons()?;
+            counter = Some(count_syscalls(self.namespaces()[0], &daemons, counted)?);
         }
         let mut latency = None;
         if tcp.ping {
@@ -105,8 +120,13 @@ impl Stand {
         let is_allowed = !tcp.bbr || used == Some(BBR);
         ensure!(is_allowed, "the kernel does not allow bbr");
         ensure!(received[0].bytes > 0, "no data arrived");
-        let calls = counter.map(counted_syscalls).transpose()?.flatten();
-        Ok((received, latency.transpose()?, calls))
+        let mut kcalls_per_gb = None;
+        if let Some(counter) = counter {
+            let calls = counted_syscalls(counter)?.context("perf counted nothing")?;
+            let rate = calls as f64 / 1e3 / counted.as_secs_f64();
+            kcalls_per_gb = Some(rate * received[0].seconds / gigabytes(&received));
+        }
+        Ok((received, latency.transpose()?, kcalls_per_gb))
     }
 
     /// Starts one TCP stream for `window`; [`convoy_lab::measure::Ends::finish_tcp`] waits for its end.
@@ -122,16 +142,6 @@ impl Stand {
         let report = self.ends().finish_tcp(load)?;
         ensure!(report.bytes > 0, "no data arrived");
         Ok(report.bytes as f64 * 8.0 / 1e9 / report.seconds)
-    }
-
-    /// System calls per gigabyte received in the same run.
-    fn calls_per_gb(&mut self, tcp: Tcp, daemons: &[Pid]) -> Result<f64> {
-        let tcp = Tcp { ping: false, ..tcp };
-        let (received, _, calls) = self.send(tcp, COUNTED + MARGIN, daemons)?;
-        let calls = calls.context("perf counted nothing")? as f64;
-        // perf has seen a part of the load.
-        let whole = calls * received[0].seconds / COUNTED.as_secs_f64();
-        Ok(whole / gigabytes(&received))
     }
 
     /// Configures the veth as `veth` says, or undoes that.
@@ -177,7 +187,7 @@ fn gigabytes(received: &[TcpReport]) -> f64 {
 
 /// CPU time of all since their start.
 fn cpu_seconds(daemons: &[Pid]) -> Result<f64> {
-    let each = daemons.iter().map(|&daemon| process::cpu_time(daemon));
+    let each = daemons.iter().map(|&daemon| cpu_time(daemon));
     let each: Vec<Duration> = each.collect::<Result<_, _>>()?;
     Ok(each.iter().map(Duration::as_secs_f64).sum())
 }
