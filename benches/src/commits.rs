@@ -25,7 +25,7 @@ use itertools::Itertools as _;
 
 use crate::programs::{self, first_line};
 use crate::rounds::{perform, rotated};
-use crate::tunnel::{Contender, Scene, Stand, scenes};
+use crate::tunnel::{Contender, Scene, Set, Stand, scenes};
 use change::SIDES;
 use tree::Tree;
 
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn tunnels(args: &Args, programs: &[&PathBuf], names: &[&str], run: &mut Run) -> Result<()> {
     programs::ensure_root()?;
     let scenes = match &args.only[..] {
-        [] => scenes::of_commits(),
+        [] => Set::Commits.scenes(),
         names => scenes::named(names)?,
     };
     let window = Duration::from_secs(if args.quick { 1 } else { args.secs });

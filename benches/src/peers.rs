@@ -15,6 +15,7 @@ use itertools::Itertools as _;
 
 use crate::programs;
 use crate::rounds::{interleaved, perform};
+use crate::tunnel::contender::CONVOY;
 use crate::tunnel::{Contender, Set, Stand, scenes};
 
 /// Measures Convoy, other WireGuard programs and OpenVPN, and prints the tables
@@ -212,11 +213,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// The same for forwarders, beside what is published.
 pub(crate) fn forward(plan: &Plan) -> Result<()> {
     let mut run = measure(plan, Set::Forwarders)?;
-    let published =
-        PUBLISHED.map(|(name, gbps)| Row::new("published", name, ("published", "Gbit/s"), 0, gbps));
-    let (relayed, others): (Vec<_>, Vec<_>) =
+    let (mut rows, others): (Vec<_>, Vec<_>) =
         run.rows.drain(..).partition(|row| row.scene == "relayed");
-    run.rows = [relayed, published.into(), others].concat();
+    for (name, gbps) in PUBLISHED {
+        if rows.iter().any(|row| row.contender == name) {
+            rows.push(Row::new(
+                "published",
+                name,
+                ("published", "Gbit/s"),
+                0,
+                gbps,
+            ));
+        }
+    }
+    rows.extend(others);
+    run.rows = rows;
     plan.keep(&FORWARDERS, &run)
 }
 
@@ -234,7 +245,8 @@ fn measure(plan: &Plan, set: Set) -> Result<Run> {
         true => (1, 1),
         false => (plan.reps, plan.secs.unwrap_or(usual)),
     };
-    let mut stand = Stand::new(&asked[0], Duration::from_secs(secs))?.of(set)?;
+    let convoy = Contender::wireguard(CONVOY, &plan.convoy);
+    let mut stand = Stand::new(&convoy, Duration::from_secs(secs))?.of(set)?;
     let mut run = Run::new(Vec::new());
     let mut contenders = Vec::new();
     for one in &asked {
@@ -277,16 +289,13 @@ fn measure(plan: &Plan, set: Set) -> Result<Run> {
 
 /// Names the contenders of each version.
 fn by_version<'a>(versions: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
-    let mut known: Vec<(String, String)> = Vec::new();
-    for (name, version) in versions {
-        match known.iter_mut().find(|(_, other)| *other == version) {
-            Some((names, _)) => *names += &format!(", {name}"),
-            None => known.push((name.to_owned(), version)),
-        }
-    }
-    let texts = known.into_iter();
-    let texts = texts.map(|(names, version)| format!("{names}: {version}"));
-    texts.collect()
+    let versions: Vec<_> = versions.collect();
+    let known = versions.iter().map(|(_, version)| version).unique();
+    let text = |version: &String| {
+        let own = versions.iter().filter(|(_, other)| other == version);
+        format!("{}: {version}", own.map(|(name, _)| name).join(", "))
+    };
+    known.map(text).collect()
 }
 
 /// The requested contenders, and the one that begins the set.

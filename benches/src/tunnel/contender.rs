@@ -51,6 +51,8 @@ pub(crate) enum Set {
     Paths = b'h',
     /// TCP forwarders.
     Forwarders = b'f',
+    /// Two builds of Convoy.
+    Commits = b'c',
 }
 
 /// Name, kind, program, arguments and file. `convoy` is the program that `--convoy` names; others are in the directory of
@@ -244,6 +246,7 @@ impl Set {
             Self::Gateways => &GATEWAYS,
             Self::Paths => &PATHS,
             Self::Forwarders => &FORWARDERS,
+            Self::Commits => &[],
         };
         let mut contenders = Vec::new();
         for &(name, kind, program, arguments, file) in entries {
@@ -306,12 +309,9 @@ impl Contender {
         self.name.ends_with(VARIANT)
     }
 
-    /// The daemon; the program itself if the contender is another one.
+    /// The daemon, if it is a WireGuard program.
     pub(crate) fn implementation(&self) -> Implementation {
-        let words = match self.kind {
-            Kind::WireGuard => self.arguments.split_whitespace(),
-            _ => "".split_whitespace(),
-        };
+        let words = self.arguments.split_whitespace();
         words.fold(Implementation::new(&self.program), Implementation::argument)
     }
 

@@ -15,9 +15,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use convoy_lab::Namespace;
 use convoy_lab::measure::Bed;
 use convoy_lab::wireguard::{End, Identity, Implementation};
-use convoy_lab::{Namespace, eventually};
 use serde_json::Value;
 
 use super::contender::Contender;
@@ -42,9 +42,8 @@ const TURN: &str = "-n --no-cli --lt-cred-mech --realm=bench --log-file=stdout -
     --user=bench:correct-horse --listening-ip=10.10.1.3 --relay-ip=10.10.2.3 --cert={directory}/certificate \
     --pkey={directory}/key";
 pub(super) const PASSWORD: &str = "correct-horse\n";
-/// Time for a TURN server, or for a direct path.
+/// Time for a TURN server to start.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PROBE: Duration = Duration::from_millis(200);
 
 /// The hub and the TURN server.
 pub(super) struct Paths {
@@ -99,23 +98,11 @@ impl Paths {
     }
 }
 
-/// Waits until the packets of the client at `left` take a direct path, if `contender` is about that.
-pub(super) fn wait_until_direct(
-    contender: &Contender,
-    left: &Namespace,
-    mut ping: impl FnMut(Duration) -> Result<()>,
-) -> Result<()> {
-    if !contender.file.contains("Direct =") {
-        return Ok(());
-    }
-    let mut is_direct = || {
-        ping(PROBE)?;
-        let mut status = left.command(&contender.program);
-        let printed = output(status.args(["status", "--json", TUNNEL]))?;
-        let status: Value = serde_json::from_str(&printed)?;
-        let direct = &status["interfaces"][0]["peers"][0]["direct"][0];
-        Ok((direct["path"] == "direct").then_some(()))
-    };
-    let met = eventually(PATIENCE, || is_direct().transpose());
-    met.context("there is no direct path")?
+/// Whether packets of the client at `left` take a direct path; errors mean that it is not up yet.
+pub(super) fn is_direct(contender: &Contender, left: &Namespace) -> Result<bool> {
+    let mut status = left.command(&contender.program);
+    let printed = output(status.args(["status", "--json", TUNNEL]))?;
+    let status: Value = serde_json::from_str(&printed)?;
+    let direct = &status["interfaces"][0]["peers"][0]["direct"][0];
+    Ok(direct["path"] == "direct")
 }

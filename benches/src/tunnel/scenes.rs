@@ -26,7 +26,7 @@ pub(crate) enum Test {
     CpuIdle,
     /// Round trips without load.
     PingIdle,
-    Tcp(Tcp),
+    Tcp(Load),
     /// Requests and answers of 32 bytes, one in flight, over TCP and then UDP; optionally beside one TCP stream.
     Requests {
         beside_tcp: bool,
@@ -47,9 +47,9 @@ pub(crate) enum Test {
     Relay,
 }
 
-/// A TCP run.
+/// The load of a TCP run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tcp {
+pub(crate) struct Load {
     /// `None` for both at once.
     pub(crate) way: Option<Direction>,
     pub(crate) streams: u32,
@@ -101,52 +101,51 @@ pub(crate) enum Figure {
     Cpus,
 }
 
-pub(super) const UP: Tcp = Tcp {
+pub(super) const UP: Load = Load {
     way: Some(Direction::Up),
     streams: 1,
     bbr: false,
     ping: false,
     veth: Veth::Whole,
 };
-const DOWN: Tcp = Tcp {
+const DOWN: Load = Load {
     way: Some(Direction::Down),
     ..UP
 };
-const BOTH: Tcp = Tcp { way: None, ..UP };
-const LOST: Tcp = UP.veth(Veth::Loses);
-const FAR: Tcp = UP.veth(Veth::Far(1));
-const FAR_LOST: Tcp = UP.veth(Veth::Far(10));
-const IDLE: Test = Test::Requests { beside_tcp: false };
-const LOADED: Test = Test::Requests { beside_tcp: true };
+const IDLE: Test = Requests { beside_tcp: false };
+const LOADED: Test = Requests { beside_tcp: true };
 
 use Figure::{
     Cpu, Cpus, Main, Memory, Open, P50, P99, P999, PerCpu, Rate, Syscalls, UdpP50, UdpP99, UdpP999,
 };
+use Test::{
+    Connections, CpuIdle, Flows, PingIdle, Relay, Requests, Tcp, UdpCurve, UdpOffered, UdpRate,
+};
 
-/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s, `f`orwarders; `c`: scenes that
-/// tell two builds of Convoy apart, for `commits`. Of the programs, also those with Convoy's `q`ueue length, and
+/// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s, `f`orwarders; `c`ommits: those
+/// that tell two builds of Convoy apart. Of the programs, also those with Convoy's `q`ueue length, and
 /// `o`penvpn.
 #[rustfmt::skip]
 pub(crate) const SCENES: &[Scene] = &[
-    of("tcp-up", ("TCP up", "Gbit/s"), UP.test(), Main, "prghcqo"),
-    of("tcp-down", ("TCP down", "Gbit/s"), DOWN.test(), Main, "prghcqo"),
-    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), UP.streams(4).test(), Main, "pcq"),
-    of("tcp-both", ("TCP both ways", "Gbit/s"), BOTH.test(), Main, "pq"),
-    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), UP.test(), Cpu, "prghcqo"),
-    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), UP.ping().test(), Main, "pcq"),
-    of("ping-tcp", ("ping beside TCP up, p50", "ms"), UP.ping().test(), P50, "pcq"),
-    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), UP.ping().test(), P99, "pcq"),
-    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), UP.bbr().test(), Main, "pc"),
-    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), DOWN.bbr().test(), Main, "pc"),
-    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), UP.bbr().ping().test(), Main, "pc"),
-    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), UP.bbr().ping().test(), P50, "pc"),
-    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), UP.bbr().ping().test(), P99, "pc"),
-    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), UP.veth(Veth::Cuts).test(), Main, "pcq"),
-    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), Test::UdpRate(1_200), Main, "prgcq"),
-    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), Test::UdpRate(64), Main, "pgcq"),
-    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), Test::UdpOffered(1_200, 200), Main, "pq"),
-    of("ping-idle", ("ping, idle, p50", "ms"), Test::PingIdle, P50, "phcq"),
-    of("cpu-idle", ("CPU when idle", "%"), Test::CpuIdle, Main, "pq"),
+    of("tcp-up", ("TCP up", "Gbit/s"), Tcp(UP), Main, "prghcqo"),
+    of("tcp-down", ("TCP down", "Gbit/s"), Tcp(DOWN), Main, "prghcqo"),
+    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), Tcp(Load { streams: 4, ..UP }), Main, "pcq"),
+    of("tcp-both", ("TCP both ways", "Gbit/s"), Tcp(Load { way: None, ..UP }), Main, "pq"),
+    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), Tcp(UP), Cpu, "prghcqo"),
+    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), Tcp(Load { ping: true, ..UP }), Main, "pcq"),
+    of("ping-tcp", ("ping beside TCP up, p50", "ms"), Tcp(Load { ping: true, ..UP }), P50, "pcq"),
+    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), Tcp(Load { ping: true, ..UP }), P99, "pcq"),
+    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), Tcp(Load { bbr: true, ..UP }), Main, "pc"),
+    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), Tcp(Load { bbr: true, ..DOWN }), Main, "pc"),
+    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), Tcp(Load { bbr: true, ping: true, ..UP }), Main, "pc"),
+    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), Tcp(Load { bbr: true, ping: true, ..UP }), P50, "pc"),
+    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), Tcp(Load { bbr: true, ping: true, ..UP }), P99, "pc"),
+    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), Tcp(Load { veth: Veth::Cuts, ..UP }), Main, "pcq"),
+    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), UdpRate(1_200), Main, "prgcq"),
+    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), UdpRate(64), Main, "pgcq"),
+    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), UdpOffered(1_200, 200), Main, "pq"),
+    of("ping-idle", ("ping, idle, p50", "ms"), PingIdle, P50, "phcq"),
+    of("cpu-idle", ("CPU when idle", "%"), CpuIdle, Main, "pq"),
     of("memory", ("peak memory", "MB"), Test::Memory, Main, "pq"),
     of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), IDLE, P50, "pro"),
     of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), IDLE, P99, "pro"),
@@ -160,41 +159,41 @@ pub(crate) const SCENES: &[Scene] = &[
     of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), LOADED, UdpP50, "po"),
     of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), LOADED, UdpP99, "po"),
     of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), LOADED, UdpP999, "po"),
-    of("connections", ("connections with a request", "1/s"), Test::Connections(1), Main, "prg"),
-    of("connections-16", ("the same, 16 at a time", "1/s"), Test::Connections(16), Main, "rg"),
+    of("connections", ("connections with a request", "1/s"), Connections(1), Main, "prg"),
+    of("connections-16", ("the same, 16 at a time", "1/s"), Connections(16), Main, "rg"),
     of("requests", ("requests on one connection", "1/s"), IDLE, Rate, "rg"),
-    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), UP.test(), Syscalls, "prgo"),
-    of("tcp-up-memory", ("TCP up, peak memory", "MB"), UP.test(), Memory, "prgo"),
-    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), DOWN.test(), Cpu, "prgho"),
-    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), DOWN.test(), Syscalls, "prgo"),
-    of("tcp-down-memory", ("TCP down, peak memory", "MB"), DOWN.test(), Memory, "po"),
-    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), UP.streams(8).test(), Main, "prg"),
-    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), UP.streams(8).test(), Cpu, "prg"),
-    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), UP.streams(8).test(), Syscalls, "pr"),
-    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), UP.streams(8).test(), Memory, "prg"),
-    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), DOWN.streams(8).test(), Main, "prg"),
-    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), DOWN.streams(8).test(), Cpu, "p"),
-    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), DOWN.streams(8).test(), Syscalls, "p"),
-    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), DOWN.streams(8).test(), Memory, "p"),
-    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), LOST.test(), Main, "pr"),
-    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), LOST.test(), Cpu, "p"),
-    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), LOST.test(), Syscalls, "p"),
-    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), LOST.test(), Memory, "p"),
-    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), FAR.test(), Main, "r"),
-    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), FAR_LOST.test(), Main, "r"),
-    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), Test::UdpCurve(64), Main, "p"),
-    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), Test::UdpCurve(512), Main, "p"),
-    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Test::Flows(1_000), Main, "g"),
-    of("flows-1000-open", ("came up of 1,000", "flows"), Test::Flows(1_000), Open, "g"),
-    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Test::Flows(1_000), Memory, "g"),
-    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Test::Flows(8_000), Main, "g"),
-    of("flows-8000-open", ("came up of 8,000", "flows"), Test::Flows(8_000), Open, "g"),
-    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Test::Flows(8_000), Memory, "g"),
-    of("relayed", ("", "Gbit/s"), Test::Relay, Main, "f"),
-    of("relayed-cpu", ("", "GB/CPU s"), Test::Relay, PerCpu, "f"),
-    of("cpus", ("", "CPUs"), Test::Relay, Cpus, "f"),
-    of("calls", ("", "kcalls/GB"), Test::Relay, Syscalls, "f"),
-    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), Test::UdpCurve(1_200), Main, "po"),
+    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), Tcp(UP), Syscalls, "prgo"),
+    of("tcp-up-memory", ("TCP up, peak memory", "MB"), Tcp(UP), Memory, "prgo"),
+    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), Tcp(DOWN), Cpu, "prgho"),
+    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), Tcp(DOWN), Syscalls, "prgo"),
+    of("tcp-down-memory", ("TCP down, peak memory", "MB"), Tcp(DOWN), Memory, "po"),
+    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), Tcp(Load { streams: 8, ..UP }), Main, "prg"),
+    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), Tcp(Load { streams: 8, ..UP }), Cpu, "prg"),
+    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), Tcp(Load { streams: 8, ..UP }), Syscalls, "pr"),
+    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), Tcp(Load { streams: 8, ..UP }), Memory, "prg"),
+    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), Tcp(Load { streams: 8, ..DOWN }), Main, "prg"),
+    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), Tcp(Load { streams: 8, ..DOWN }), Cpu, "p"),
+    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), Tcp(Load { streams: 8, ..DOWN }), Syscalls, "p"),
+    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), Tcp(Load { streams: 8, ..DOWN }), Memory, "p"),
+    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), Tcp(Load { veth: Veth::Loses, ..UP }), Main, "pr"),
+    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), Tcp(Load { veth: Veth::Loses, ..UP }), Cpu, "p"),
+    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), Tcp(Load { veth: Veth::Loses, ..UP }), Syscalls, "p"),
+    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), Tcp(Load { veth: Veth::Loses, ..UP }), Memory, "p"),
+    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), Tcp(Load { veth: Veth::Far(1), ..UP }), Main, "r"),
+    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), Tcp(Load { veth: Veth::Far(10), ..UP }), Main, "r"),
+    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), UdpCurve(64), Main, "p"),
+    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), UdpCurve(512), Main, "p"),
+    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Flows(1_000), Main, "g"),
+    of("flows-1000-open", ("came up of 1,000", "flows"), Flows(1_000), Open, "g"),
+    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Flows(1_000), Memory, "g"),
+    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Flows(8_000), Main, "g"),
+    of("flows-8000-open", ("came up of 8,000", "flows"), Flows(8_000), Open, "g"),
+    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Flows(8_000), Memory, "g"),
+    of("relayed", ("", "Gbit/s"), Relay, Main, "f"),
+    of("relayed-cpu", ("", "GB/CPU s"), Relay, PerCpu, "f"),
+    of("cpus", ("", "CPUs"), Relay, Cpus, "f"),
+    of("calls", ("", "kcalls/GB"), Relay, Syscalls, "f"),
+    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), UdpCurve(1_200), Main, "po"),
 ];
 
 /// Finds the scenes called `names`.
@@ -210,21 +209,11 @@ pub(crate) fn named(names: &[String]) -> Result<Vec<&'static Scene>> {
     names.iter().map(named).collect()
 }
 
-/// The scenes that tell two builds of Convoy apart.
-pub(crate) fn of_commits() -> Vec<&'static Scene> {
-    with_letter(b'c')
-}
-
-fn with_letter(letter: u8) -> Vec<&'static Scene> {
-    let scenes = SCENES.iter();
-    scenes
-        .filter(|scene| scene.sets.contains(char::from(letter)))
-        .collect()
-}
-
 impl Set {
     pub(crate) fn scenes(self) -> Vec<&'static Scene> {
-        with_letter(self as u8)
+        let letter = char::from(self as u8);
+        let own = SCENES.iter().filter(|scene| scene.sets.contains(letter));
+        own.collect()
     }
 }
 
@@ -250,39 +239,9 @@ impl Scene {
         match contender.kind {
             Kind::WireGuard if contender.is_variant() => self.sets.contains('q'),
             Kind::OpenVpn => self.sets.contains('o'),
-            Kind::Socks => !matches!(self.test, Test::UdpRate(_)),
+            Kind::Socks => !matches!(self.test, UdpRate(_)),
             _ => true,
         }
-    }
-}
-
-impl Tcp {
-    pub(super) const fn streams(mut self, streams: u32) -> Self {
-        self.streams = streams;
-        self
-    }
-
-    const fn bbr(mut self) -> Self {
-        self.bbr = true;
-        self
-    }
-
-    const fn ping(mut self) -> Self {
-        self.ping = true;
-        self
-    }
-
-    const fn veth(mut self, veth: Veth) -> Self {
-        self.veth = veth;
-        self
-    }
-
-    pub(super) const fn is_far(self) -> bool {
-        matches!(self.veth, Veth::Far(_))
-    }
-
-    const fn test(self) -> Test {
-        Test::Tcp(self)
     }
 }
 
@@ -295,8 +254,8 @@ pub(crate) fn tests_of(scenes: &[&Scene]) -> Vec<Test> {
         }
     }
     tests.sort_by_key(|test| match test {
-        Test::CpuIdle => 0,
-        Test::PingIdle => 1,
+        CpuIdle => 0,
+        PingIdle => 1,
         Test::Memory => 3,
         _ => 2,
     });
@@ -321,7 +280,7 @@ mod tests {
     fn a_test_runs_once_for_all_its_scenes_and_memory_comes_last() {
         let names = ["memory", "tcp-up", "tcp-up-cpu", "cpu-idle"].map(str::to_owned);
         let tests = tests_of(&named(&names).unwrap());
-        assert_eq!(tests, [Test::CpuIdle, UP.test(), Test::Memory]);
+        assert_eq!(tests, [CpuIdle, Tcp(UP), Test::Memory]);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Stand {
         match set {
             Set::Gateways => self.gateway = Some(Gateway::new(&mut self.bed)?),
             Set::Paths => self.paths = Some(Paths::new(&self.bed, &self.convoy)?),
-            Set::Programs | Set::Rootless | Set::Forwarders => {}
+            _ => {}
         }
         let identity = RelayIdentity::new(paths::SERVER).map_err(Error::msg)?;
         for (name, text) in [

@@ -25,7 +25,7 @@ use super::{Stand, TUNNEL};
 use crate::agent::{AGENT, agent};
 use crate::programs::{Started, find, output};
 use crate::tunnel::contender::{Contender, Kind, PORTS, fill};
-use crate::tunnel::paths::wait_until_direct;
+use crate::tunnel::paths::is_direct;
 
 const PROXY_PORT: u16 = 1080;
 /// Time limit for a program, and for its first packet: a handshake is tried again after five seconds, then by a relay.
@@ -45,27 +45,15 @@ impl Stand {
         if absence.is_some() {
             return absence;
         }
-        let started = match contender.kind {
-            Kind::OpenVpn if !contender.arguments.contains("--disable-dco") => {
-                self.start_in_kernel(contender)
+        match contender.kind {
+            Kind::OpenVpn => {
+                // They may also be built in.
+                let _ = output(Command::new(find("modprobe")).args(KERNEL_MODULES));
             }
-            Kind::Nat | Kind::Network | Kind::Client => self.start(contender),
+            Kind::Nat | Kind::Network | Kind::Client => {}
             _ => return None,
-        };
-        Some(format!("{:#}", started.err()?))
-    }
-
-    fn start_in_kernel(&mut self, contender: &Contender) -> Result<()> {
-        // It may also be built in.
-        let loaded = output(Command::new(find("modprobe")).args(KERNEL_MODULES));
-        let refusal = loaded.map_or_else(|error| error.to_string(), |_| String::new());
-        self.start(contender)?;
-        ensure!(
-            self.is_in_kernel(),
-            "no kernel module: {}",
-            refusal.replace('\n', "; ")
-        );
-        Ok(())
+        }
+        Some(format!("{:#}", self.start(contender).err()?))
     }
 
     /// Whether the kernel carries the data, and the processes only the keys.
@@ -137,10 +125,9 @@ impl Stand {
     /// Starts the contender's program at one end.
     fn program(&self, is_left: bool) -> Result<Started> {
         let (left, right) = (&self.bed.tunnel.left, &self.bed.tunnel.right);
-        let (own, other) = if is_left {
-            (left, right)
-        } else {
-            (right, left)
+        let (own, other) = match is_left {
+            true => (left, right),
+            false => (right, left),
         };
         let directory = self.directory.path().to_string_lossy();
         let mut places = vec![
@@ -204,24 +191,28 @@ impl Stand {
     /// Waits until connections pass to the far end, on the path that is to be measured.
     fn wait_until_up(&mut self) -> Result<()> {
         let via = self.via();
-        if self.contender.kind == Kind::Forward {
-            // It forwards nothing but the load.
-            return Ok(());
-        }
         let mut last = None;
         let passed = eventually(PATIENCE, || {
+            // A forwarder forwards nothing but the load.
+            if self.contender.kind == Kind::Forward {
+                return Some(Ok(()));
+            }
             match self.ends().round_trips(via, CONNECT, PROBE) {
-                Ok(report) if report.answered > 0 => return Some(Ok(())),
+                Ok(report) if report.answered > 0 && self.is_on_path() => return Some(Ok(())),
                 asked => last = Some(asked),
             }
             self.check().err().map(Err)
         });
         passed.with_context(|| format!("no connection passed within {PATIENCE:?}: {last:?}"))??;
-        let left = self.namespaces()[0].clone();
-        let contender = self.contender.clone();
-        wait_until_direct(&contender, &left, |probe| {
-            Ok(self.ends().ping(via, probe).map(drop)?)
-        })
+        let is_module_missing = self.contender.name == "openvpn-dco" && !self.is_in_kernel();
+        ensure!(!is_module_missing, "no kernel module: {KERNEL_MODULES:?}");
+        Ok(())
+    }
+
+    /// Whether packets take the path that the contender is about.
+    fn is_on_path(&self) -> bool {
+        let is_any = !self.contender.file.contains("Direct =");
+        is_any || is_direct(&self.contender, self.namespaces()[0]).unwrap_or(false)
     }
 
     /// The ends of the logs.

@@ -13,7 +13,7 @@ use convoy_lab::{Detour, Pid, UDP_SEGMENTATION, loss};
 use super::{Found, MARGIN, Stand, round_trips};
 use crate::agent::ends;
 use crate::programs::{count_syscalls, counted_syscalls};
-use crate::tunnel::scenes::{Figure, Tcp, UP, Veth};
+use crate::tunnel::scenes::{Figure, Load, UP, Veth};
 
 const VETH: &str = "veth0";
 /// System calls of daemons are counted in a separate run, since counting costs time.
@@ -30,24 +30,26 @@ const BBR: &str = "bbr";
 type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<f64>);
 
 impl Stand {
-    pub(super) fn tcp(&mut self, tcp: Tcp, wanted: &[Figure]) -> Result<Found> {
+    pub(super) fn tcp(&mut self, tcp: Load, wanted: &[Figure]) -> Result<Found> {
         self.set_veth(tcp.veth, true)?;
         let found = self.tcp_as_it_is(tcp, wanted);
         self.set_veth(tcp.veth, false)?;
         found
     }
 
-    fn tcp_as_it_is(&mut self, tcp: Tcp, wanted: &[Figure]) -> Result<Found> {
+    fn tcp_as_it_is(&mut self, tcp: Load, wanted: &[Figure]) -> Result<Found> {
         let daemons = self.daemons()?;
         let wants = |figure| !daemons.is_empty() && wanted.contains(&figure);
         if wants(Figure::Memory) {
             self.forget_peak(&daemons)?;
         }
         let before = cpu_seconds(&daemons)?;
-        let window = self.window * if tcp.is_far() { FAR_WINDOWS } else { 1 };
-        let (received, latency, _) = self.send(tcp, window, false)?;
+        let (windows, unit) = match tcp.veth {
+            Veth::Far(_) => (FAR_WINDOWS, 1e6),
+            _ => (1, 1e9),
+        };
+        let (received, latency, _) = self.send(tcp, self.window * windows, false)?;
         let cpu = cpu_seconds(&daemons)? - before;
-        let unit = if tcp.is_far() { 1e6 } else { 1e9 };
         let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
         let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
         if wants(Figure::Cpu) {
@@ -60,7 +62,7 @@ impl Stand {
             found.figures.extend(round_trips(latency)?);
         }
         if wants(Figure::Syscalls) {
-            let tcp = Tcp { ping: false, ..tcp };
+            let tcp = Load { ping: false, ..tcp };
             match self.send(tcp, COUNTED + MARGIN, true) {
                 Ok((.., calls)) => found.figures.extend(calls.map(|it| (Figure::Syscalls, it))),
                 Err(error) => found.failure = Some(format!("system calls: {error:#}")),
@@ -73,7 +75,7 @@ impl Stand {
     pub(super) fn relay(&mut self) -> Result<Found> {
         let forwarder = self.programs.first().context("it forwards nothing")?.pid();
         let before = group_cpu_time(forwarder)?;
-        let (received, _, calls) = self.send(UP.streams(8), self.window, true)?;
+        let (received, _, calls) = self.send(Load { streams: 8, ..UP }, self.window, true)?;
         let cpu = (group_cpu_time(forwarder)? - before).as_secs_f64();
         let (gigabytes, seconds) = (gigabytes(&received), received[0].seconds);
         Ok(Found::of([
@@ -85,7 +87,7 @@ impl Stand {
     }
 
     /// Runs a load, optionally with probes beside it, or with the daemons' system calls counted in the most of it.
-    fn send(&mut self, tcp: Tcp, window: Duration, is_counted: bool) -> Result<Received> {
+    fn send(&mut self, tcp: Load, window: Duration, is_counted: bool) -> Result<Received> {
         let via = self.via();
         let load = |direction| TcpLoad {
             streams: tcp.streams,
