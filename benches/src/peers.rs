@@ -213,21 +213,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// The same for forwarders, beside what is published.
 pub(crate) fn forward(plan: &Plan) -> Result<()> {
     let mut run = measure(plan, Set::Forwarders)?;
-    let (mut rows, others): (Vec<_>, Vec<_>) =
-        run.rows.drain(..).partition(|row| row.scene == "relayed");
-    for (name, gbps) in PUBLISHED {
-        if rows.iter().any(|row| row.contender == name) {
-            rows.push(Row::new(
-                "published",
-                name,
-                ("published", "Gbit/s"),
-                0,
-                gbps,
-            ));
-        }
-    }
-    rows.extend(others);
-    run.rows = rows;
+    let end = run.rows.iter().position(|row| row.scene != "relayed");
+    let (relayed, others) = run.rows.split_at(end.unwrap_or(run.rows.len()));
+    let is_measured = |name| relayed.iter().any(|row| row.contender == name);
+    let published = PUBLISHED.iter().filter(|(name, _)| is_measured(*name));
+    let published = published
+        .map(|(name, gbps)| Row::new("published", name, ("published", "Gbit/s"), 0, *gbps));
+    run.rows = [relayed, &published.collect::<Vec<_>>(), others].concat();
     plan.keep(&FORWARDERS, &run)
 }
 

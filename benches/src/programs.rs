@@ -72,23 +72,17 @@ pub(crate) fn ensure_root() -> Result<()> {
 /// line that it prints with `option` and that names one. OpenVPN prints its version but exits with an error.
 pub(crate) fn version(program: &Path, option: &str) -> Option<String> {
     let printed = |command: &mut Command| {
-        let output = command.output().ok()?;
-        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        let output = command.output().map(|output| output.stdout);
+        String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
     };
     let module = printed(Command::new("go").args(["version", "-m"]).arg(program));
-    let module = module.and_then(|module| {
-        let mut lines = module.lines();
-        let line = lines.find_map(|line| line.trim().strip_prefix("mod\t"))?;
-        Some(line.split('\t').take(2).join(" "))
-    });
-    let first = || {
-        let printed = printed(Command::new(program).arg(option))?;
-        let has_number = |line: &str| line.contains(|letter: char| letter.is_ascii_digit());
-        let mut lines = printed.lines();
-        let line = lines.find(|line| has_number(line) || line.contains("version"))?;
-        Some(line.to_owned())
-    };
-    module.or_else(first)
+    let mut modules = module.lines();
+    if let Some(module) = modules.find_map(|line| line.trim().strip_prefix("mod\t")) {
+        return Some(module.split('\t').take(2).join(" "));
+    }
+    let printed = printed(Command::new(program).arg(option));
+    let names_one = |line: &&str| line.contains("version") || line.contains(char::is_numeric);
+    printed.lines().find(names_one).map(str::to_owned)
 }
 
 /// Writes a new file that only its owner can read.

@@ -207,7 +207,7 @@ impl Stand {
         }
         self.ends().hold(via, 0)?;
         let mut found = found?;
-        found.add(Figure::Open, f64::from(open));
+        found.add([(Figure::Open, f64::from(open))]);
         Ok(found)
     }
 
@@ -226,10 +226,8 @@ impl Stand {
     fn memory(&mut self) -> Result<Found> {
         let daemons = self.daemons()?;
         let most = self.peak(&daemons)?.max(self.earlier_peak) as f64 / 1e6;
-        Ok(Found::of([(
-            Figure::Main,
-            (!daemons.is_empty()).then_some(most),
-        )]))
+        let most = (!daemons.is_empty()).then_some(most);
+        Ok(Found::of([(Figure::Main, most)]))
     }
 
     fn forget_peak(&mut self, daemons: &[Pid]) -> Result<()> {
@@ -288,18 +286,18 @@ impl Stand {
 }
 
 impl Found {
-    /// The figures that have a value.
     fn of<V: Into<Option<f64>>>(figures: impl IntoIterator<Item = (Figure, V)>) -> Self {
-        let figures = figures.into_iter();
-        let figures = figures.filter_map(|(figure, value)| Some((figure, value.into()?)));
-        Self {
-            figures: figures.collect(),
-            ..Self::default()
-        }
+        let mut found = Self::default();
+        found.add(figures);
+        found
     }
 
-    fn add(&mut self, figure: Figure, value: f64) {
-        self.figures.push((figure, value));
+    /// Adds the figures that have a value.
+    fn add<V: Into<Option<f64>>>(&mut self, figures: impl IntoIterator<Item = (Figure, V)>) {
+        for (figure, value) in figures {
+            self.figures
+                .extend(value.into().map(|value| (figure, value)));
+        }
     }
 }
 

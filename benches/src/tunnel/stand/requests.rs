@@ -34,23 +34,22 @@ impl Stand {
         if let Some(load) = load {
             self.ends().finish_tcp(load)?;
         }
-        // Some programs forward no UDP, which must not cost them what they answer over TCP.
-        let (tcp, udp, failure) = match (tcp?, udp.transpose()) {
-            (tcp, Ok(udp)) => (tcp, udp, None),
-            (tcp, Err(error)) => (tcp, None, Some(format!("over UDP: {error:#}"))),
-        };
-        let udp_us = |of: fn(&RoundTripReport) -> Option<f64>| udp.as_ref().and_then(of);
-        let figures = [
-            (Rate, Some(rate(&tcp))),
-            (P50, tcp.p50_us),
-            (P99, tcp.p99_us),
-            (P999, tcp.p999_us),
-            (UdpP50, udp_us(|udp| udp.p50_us)),
-            (UdpP99, udp_us(|udp| udp.p99_us)),
-            (UdpP999, udp_us(|udp| udp.p999_us)),
-        ];
-        let found = Found::of(figures);
-        Ok(Found { failure, ..found })
+        let tcp = tcp?;
+        let mut found = Found::of([(Rate, Some(rate(&tcp)))]);
+        found.add([(P50, tcp.p50_us), (P99, tcp.p99_us), (P999, tcp.p999_us)]);
+        match udp {
+            Some(Ok(udp)) => {
+                found.add([
+                    (UdpP50, udp.p50_us),
+                    (UdpP99, udp.p99_us),
+                    (UdpP999, udp.p999_us),
+                ]);
+            }
+            // Some programs forward no UDP, which must not cost them what they answer over TCP.
+            Some(Err(error)) => found.failure = Some(format!("over UDP: {error:#}")),
+            None => {}
+        }
+        Ok(found)
     }
 
     fn exchange(&mut self, exchange: Exchange) -> Result<RoundTripReport> {

@@ -36,7 +36,7 @@ const TURNOVER: Duration = Duration::from_millis(200);
 const CONNECT: Exchange = Exchange::TcpConnect { at_once: 1 };
 /// Logged by an OpenVPN whose data the kernel carries, by these modules: the second is out of tree.
 const IN_KERNEL: &str = "DCO device";
-const KERNEL_MODULES: [&str; 3] = ["-a", "ovpn", "ovpn-dco-v2"];
+const KERNEL_MODULES: [&str; 2] = ["ovpn", "ovpn-dco-v2"];
 
 impl Stand {
     /// Why `contender` cannot take part here; `None` if it can.
@@ -48,7 +48,8 @@ impl Stand {
         match contender.kind {
             Kind::OpenVpn => {
                 // They may also be built in.
-                let _ = output(Command::new(find("modprobe")).args(KERNEL_MODULES));
+                let mut modprobe = Command::new(find("modprobe"));
+                let _ = output(modprobe.arg("-a").args(KERNEL_MODULES));
             }
             Kind::Nat | Kind::Network | Kind::Client => {}
             _ => return None,
@@ -205,7 +206,11 @@ impl Stand {
         });
         passed.with_context(|| format!("no connection passed within {PATIENCE:?}: {last:?}"))??;
         let is_module_missing = self.contender.name == "openvpn-dco" && !self.is_in_kernel();
-        ensure!(!is_module_missing, "no kernel module: {KERNEL_MODULES:?}");
+        ensure!(
+            !is_module_missing,
+            "there is no kernel module {}",
+            KERNEL_MODULES.join(" or ")
+        );
         Ok(())
     }
 

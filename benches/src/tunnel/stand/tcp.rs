@@ -53,18 +53,18 @@ impl Stand {
         let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
         let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
         if wants(Figure::Cpu) {
-            found.add(Figure::Cpu, cpu / gigabytes(&received));
+            found.add([(Figure::Cpu, cpu / gigabytes(&received))]);
         }
         if wants(Figure::Memory) {
-            found.add(Figure::Memory, self.peak(&daemons)? as f64 / 1e6);
+            found.add([(Figure::Memory, self.peak(&daemons)? as f64 / 1e6)]);
         }
         if let Some(latency) = &latency {
-            found.figures.extend(round_trips(latency)?);
+            found.add(round_trips(latency)?);
         }
         if wants(Figure::Syscalls) {
             let tcp = Load { ping: false, ..tcp };
             match self.send(tcp, COUNTED + MARGIN, true) {
-                Ok((.., calls)) => found.figures.extend(calls.map(|it| (Figure::Syscalls, it))),
+                Ok((.., calls)) => found.add([(Figure::Syscalls, calls)]),
                 Err(error) => found.failure = Some(format!("system calls: {error:#}")),
             }
         }

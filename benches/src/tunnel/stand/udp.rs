@@ -1,8 +1,7 @@
 //! UDP at a constant rate: packets received, and the highest rate with little loss.
 //!
-//! The sender uses one connected socket and sends plain packets without `UDP_SEGMENT`, as applications
-//! do; the receiver does not use `UDP_GRO`. Both have a higher priority than the daemons, as if the load
-//! came from another machine; otherwise a program that needs much CPU time would be offered less.
+//! Both generators have a higher priority than the daemons, as if the load came from another machine; otherwise a program
+//! that needs much CPU time would be offered less.
 
 use std::time::Duration;
 
