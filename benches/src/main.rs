@@ -18,7 +18,8 @@ mod soak;
 mod speedtest;
 mod tunnel;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Measures Convoy: against other programs and commits, over long runs, and under attack.
@@ -44,8 +45,8 @@ enum Command {
     TrafficAgent,
 }
 
-fn main() -> Result<()> {
-    match Args::parse().command {
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
         Command::Commits(args) => commits::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Forward(plan) => peers::forward(&plan),
@@ -55,6 +56,13 @@ fn main() -> Result<()> {
         Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Soak(args) => soak::run(&args),
-        Command::TrafficAgent => Ok(convoy_lab::traffic::serve_child()?),
+        Command::TrafficAgent => convoy_lab::traffic::serve_child().map_err(Into::into),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("convoy-bench: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

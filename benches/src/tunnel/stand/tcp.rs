@@ -48,7 +48,7 @@ impl Stand {
             Veth::Far(_) => (FAR_WINDOWS, 1e6),
             _ => (1, 1e9),
         };
-        let (received, latency, _) = self.send(tcp, self.window * windows, false)?;
+        let (received, latency, _) = self.send(tcp, self.window * windows, Duration::ZERO)?;
         let cpu = cpu_seconds(&daemons)? - before;
         let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
         let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
@@ -63,7 +63,7 @@ impl Stand {
         }
         if wants(Figure::Syscalls) {
             let tcp = Load { ping: false, ..tcp };
-            match self.send(tcp, COUNTED + MARGIN, true) {
+            match self.send(tcp, COUNTED + MARGIN, COUNTED) {
                 Ok((.., calls)) => found.add([(Figure::Syscalls, calls)]),
                 Err(error) => found.failure = Some(format!("system calls: {error:#}")),
             }
@@ -75,7 +75,8 @@ impl Stand {
     pub(super) fn relay(&mut self) -> Result<Found> {
         let forwarder = self.programs.first().context("it forwards nothing")?.pid();
         let before = group_cpu_time(forwarder)?;
-        let (received, _, calls) = self.send(Load { streams: 8, ..UP }, self.window, true)?;
+        let (received, _, calls) =
+            self.send(Load { streams: 8, ..UP }, self.window, self.window)?;
         let cpu = (group_cpu_time(forwarder)? - before).as_secs_f64();
         let (gigabytes, seconds) = (gigabytes(&received), received[0].seconds);
         Ok(Found::of([
@@ -86,8 +87,8 @@ impl Stand {
         ]))
     }
 
-    /// Runs a load, optionally with probes beside it, or with the daemons' system calls counted in the most of it.
-    fn send(&mut self, tcp: Load, window: Duration, is_counted: bool) -> Result<Received> {
+    /// Runs a load, optionally with probes beside it, or with the daemons' system calls counted for some time.
+    fn send(&mut self, tcp: Load, window: Duration, counted: Duration) -> Result<Received> {
         let via = self.via();
         let load = |direction| TcpLoad {
             streams: tcp.streams,
@@ -103,9 +104,8 @@ impl Stand {
             ends.begin_tcp(via, load(Direction::Down), congestion)?;
             back = Some(ends);
         }
-        let counted = window.saturating_sub(MARGIN);
         let mut counter = None;
-        if is_counted {
+        if !counted.is_zero() {
             let daemons = self.daemons()?;
             counter = Some(count_syscalls(self.namespaces()[0], &daemons, counted)?);
         }
@@ -125,8 +125,9 @@ impl Stand {
         let mut kcalls_per_gb = None;
         if let Some(counter) = counter {
             let calls = counted_syscalls(counter)?.context("perf counted nothing")?;
-            let rate = calls as f64 / 1e3 / counted.as_secs_f64();
-            kcalls_per_gb = Some(rate * received[0].seconds / gigabytes(&received));
+            // perf may have seen only a part of the load.
+            let part = (counted.as_secs_f64() / received[0].seconds).min(1.0);
+            kcalls_per_gb = Some(calls as f64 / 1e3 / part / gigabytes(&received));
         }
         Ok((received, latency.transpose()?, kcalls_per_gb))
     }
