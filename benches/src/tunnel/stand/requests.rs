@@ -54,7 +54,6 @@ impl Stand {
 
     fn exchange(&mut self, exchange: Exchange) -> Result<RoundTripReport> {
         let via = self.via();
-        self.ends().answer_round_trips()?;
         let report = self.ends().round_trips(via, exchange, REQUESTS)?;
         ensure!(report.answered > 0, "no request was answered");
         Ok(report)
