@@ -1,6 +1,5 @@
 //! A contender between two namespaces, and the tests that run on it.
 
-mod requests;
 mod start;
 mod tcp;
 mod udp;
@@ -10,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result};
-use convoy_lab::measure::{self, Bed, Ends, process};
-use convoy_lab::traffic::LatencyReport;
+use anyhow::{Context as _, Error, Result, ensure};
+use convoy_lab::measure::{self, Bed, Direction, Ends, process};
+use convoy_lab::traffic::{Exchange, LatencyReport, RoundTripReport};
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Detour, Namespace, Pid, RelayIdentity};
 use convoy_rows::row::{Row, Run};
@@ -28,7 +27,8 @@ use crate::programs::{Started, write_private};
 pub(super) const TUNNEL: &str = "wg0";
 /// The right end's address in an OpenVPN.
 const OPENVPN: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
-const PING: Duration = Duration::from_secs(1);
+/// Duration of pings, and of requests of one kind.
+const REQUESTS: Duration = Duration::from_secs(1);
 /// Duration of measuring the CPU time without traffic, and of the rest before.
 const IDLE: Duration = Duration::from_millis(750);
 const REST: Duration = Duration::from_millis(250);
@@ -181,7 +181,7 @@ impl Stand {
             Test::CpuIdle => self.cpu_idle(),
             Test::PingIdle => {
                 let via = self.via();
-                let latency = self.ends().ping(via, PING)?;
+                let latency = self.ends().ping(via, REQUESTS)?;
                 Ok(Found::of(round_trips(&latency)?))
             }
             Test::Tcp(tcp) => self.tcp(tcp, wanted),
@@ -194,6 +194,51 @@ impl Stand {
             Test::Memory => self.memory(),
             Test::Relay => self.relay(),
         }
+    }
+
+    fn connections(&mut self, at_once: u32) -> Result<Found> {
+        let report = self.exchange(Exchange::TcpConnect { at_once })?;
+        Ok(Found::of([(Figure::Main, rate(&report))]))
+    }
+
+    fn requests(&mut self, beside_tcp: bool) -> Result<Found> {
+        use Figure::{P50, P99, P999, Rate, UdpP50, UdpP99, UdpP999};
+        // Before the load, which would delay it.
+        self.ends().answer_round_trips()?;
+        let mut load = None;
+        if beside_tcp {
+            load = Some(self.begin(Direction::Up, REQUESTS * 2 + 2 * MARGIN)?);
+            thread::sleep(MARGIN);
+        }
+        let tcp = self.exchange(Exchange::Tcp);
+        let has_udp = self.contender.kind != Kind::Socks;
+        let udp = has_udp.then(|| self.exchange(Exchange::Udp));
+        if let Some(load) = load {
+            self.ends().finish_tcp(load)?;
+        }
+        let tcp = tcp?;
+        let mut found = Found::of([(Rate, Some(rate(&tcp)))]);
+        found.add([(P50, tcp.p50_us), (P99, tcp.p99_us), (P999, tcp.p999_us)]);
+        match udp {
+            Some(Ok(udp)) => {
+                found.add([
+                    (UdpP50, udp.p50_us),
+                    (UdpP99, udp.p99_us),
+                    (UdpP999, udp.p999_us),
+                ]);
+            }
+            // Some programs forward no UDP, which must not cost them what they answer over TCP.
+            Some(Err(error)) => found.failure = Some(format!("over UDP: {error:#}")),
+            None => {}
+        }
+        Ok(found)
+    }
+
+    fn exchange(&mut self, exchange: Exchange) -> Result<RoundTripReport> {
+        let via = self.via();
+        let report = self.ends().round_trips(via, exchange, REQUESTS)?;
+        ensure!(report.answered > 0, "no request was answered");
+        Ok(report)
     }
 
     fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> Result<Found> {
@@ -305,4 +350,9 @@ fn round_trips(latency: &LatencyReport) -> Result<[(Figure, f64); 2]> {
     let both = latency.median_ms.zip(latency.p99_ms);
     let (median, p99) = both.context("no probe returned")?;
     Ok([(Figure::P50, median), (Figure::P99, p99)])
+}
+
+/// Answers per second.
+fn rate(report: &RoundTripReport) -> f64 {
+    report.answered as f64 / report.seconds
 }
