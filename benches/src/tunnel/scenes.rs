@@ -43,8 +43,6 @@ pub(crate) enum Test {
     Flows(u32),
     /// The peak memory of a daemon.
     Memory,
-    /// Eight TCP streams through a forwarder, with all costs.
-    Relay,
 }
 
 /// The load of a TCP run.
@@ -96,8 +94,9 @@ pub(crate) enum Figure {
     Rate,
     /// Number of open connections.
     Open,
-    /// Gigabytes per CPU second, and CPUs, of a forwarder with its children.
+    /// Gigabytes per CPU second.
     PerCpu,
+    /// CPUs in use.
     Cpus,
 }
 
@@ -118,9 +117,7 @@ const LOADED: Test = Requests { beside_tcp: true };
 use Figure::{
     Cpu, Cpus, Main, Memory, Open, P50, P99, P999, PerCpu, Rate, Syscalls, UdpP50, UdpP99, UdpP999,
 };
-use Test::{
-    Connections, CpuIdle, Flows, PingIdle, Relay, Requests, Tcp, UdpCurve, UdpOffered, UdpRate,
-};
+use Test::{Connections, CpuIdle, Flows, PingIdle, Requests, Tcp, UdpCurve, UdpOffered, UdpRate};
 
 /// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s, `f`orwarders; `c`ommits: those
 /// that tell two builds of Convoy apart. Of the programs, also those with Convoy's `q`ueue length, and
@@ -189,10 +186,10 @@ pub(crate) const SCENES: &[Scene] = &[
     of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Flows(8_000), Main, "g"),
     of("flows-8000-open", ("came up of 8,000", "flows"), Flows(8_000), Open, "g"),
     of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Flows(8_000), Memory, "g"),
-    of("relayed", ("", "Gbit/s"), Relay, Main, "f"),
-    of("relayed-cpu", ("", "GB/CPU s"), Relay, PerCpu, "f"),
-    of("cpus", ("", "CPUs"), Relay, Cpus, "f"),
-    of("calls", ("", "kcalls/GB"), Relay, Syscalls, "f"),
+    of("relayed", ("", "Gbit/s"), Tcp(Load { streams: 8, ..UP }), Main, "f"),
+    of("relayed-cpu", ("", "GB/CPU s"), Tcp(Load { streams: 8, ..UP }), PerCpu, "f"),
+    of("cpus", ("", "CPUs"), Tcp(Load { streams: 8, ..UP }), Cpus, "f"),
+    of("calls", ("", "kcalls/GB"), Tcp(Load { streams: 8, ..UP }), Syscalls, "f"),
     of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), UdpCurve(1_200), Main, "po"),
 ];
 

@@ -192,7 +192,6 @@ impl Stand {
             Test::UdpCurve(payload) => self.udp_curve(payload),
             Test::Flows(flows) => self.beside_flows(flows, wanted),
             Test::Memory => self.memory(),
-            Test::Relay => self.relay(),
         }
     }
 

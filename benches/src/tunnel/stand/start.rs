@@ -9,7 +9,7 @@
 
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::programs::{Started, find, output};
 use crate::tunnel::contender::{Contender, Kind, PORTS, fill};
 use crate::tunnel::paths::is_direct;
 
-const PROXY_PORT: u16 = 1080;
+const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 /// Time limit for a program, and for its first packet: a handshake is tried again after five seconds, then by a relay.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_millis(1);
@@ -167,9 +167,7 @@ impl Stand {
         };
         let mut between = Between::default();
         match self.contender.kind {
-            Kind::Socks => {
-                between.proxy = Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PROXY_PORT));
-            }
+            Kind::Socks => between.proxy = Some(PROXY),
             Kind::Ports | Kind::Forward => between.ports = PORTS,
             _ => {}
         }

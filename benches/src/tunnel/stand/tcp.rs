@@ -13,10 +13,11 @@ use convoy_lab::{Detour, Pid, UDP_SEGMENTATION, loss};
 use super::{Found, MARGIN, Stand, round_trips};
 use crate::agent::ends;
 use crate::programs::{count_syscalls, counted_syscalls};
-use crate::tunnel::scenes::{Figure, Load, UP, Veth};
+use crate::tunnel::contender::Kind;
+use crate::tunnel::scenes::{Figure, Load, Veth};
 
 const VETH: &str = "veth0";
-/// System calls of daemons are counted in a separate run, since counting costs time.
+/// System calls are counted in a separate run, since counting costs time; those of forwarders in the same one.
 const COUNTED: Duration = Duration::from_secs(1);
 const LOST_PERCENT: f64 = 1.0;
 const FAR_DELAY: Duration = Duration::from_millis(10);
@@ -43,17 +44,26 @@ impl Stand {
         if wants(Figure::Memory) {
             self.forget_peak(&daemons)?;
         }
-        let before = cpu_seconds(&daemons)?;
+        let before = self.cpu_seconds(&daemons)?;
         let (windows, unit) = match tcp.veth {
             Veth::Far(_) => (FAR_WINDOWS, 1e6),
             _ => (1, 1e9),
         };
-        let (received, latency, _) = self.send(tcp, self.window * windows, Duration::ZERO)?;
-        let cpu = cpu_seconds(&daemons)? - before;
+        let window = self.window * windows;
+        let counted = match self.contender.kind {
+            Kind::Forward => window,
+            _ => Duration::ZERO,
+        };
+        let (received, latency, calls) = self.send(tcp, window, counted)?;
+        let cpu = self.cpu_seconds(&daemons)? - before;
         let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
         let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
-        if wants(Figure::Cpu) {
-            found.add([(Figure::Cpu, cpu / gigabytes(&received))]);
+        if !daemons.is_empty() {
+            found.add([
+                (Figure::Cpu, cpu / gigabytes(&received)),
+                (Figure::PerCpu, gigabytes(&received) / cpu),
+                (Figure::Cpus, cpu / received[0].seconds),
+            ]);
         }
         if wants(Figure::Memory) {
             found.add([(Figure::Memory, self.peak(&daemons)? as f64 / 1e6)]);
@@ -61,7 +71,8 @@ impl Stand {
         if let Some(latency) = &latency {
             found.add(round_trips(latency)?);
         }
-        if wants(Figure::Syscalls) {
+        found.add([(Figure::Syscalls, calls)]);
+        if wants(Figure::Syscalls) && calls.is_none() {
             let tcp = Load { ping: false, ..tcp };
             match self.send(tcp, COUNTED + MARGIN, COUNTED) {
                 Ok((.., calls)) => found.add([(Figure::Syscalls, calls)]),
@@ -69,22 +80,6 @@ impl Stand {
             }
         }
         Ok(found)
-    }
-
-    /// A forwarder's load with all costs, its system calls counted in the same run.
-    pub(super) fn relay(&mut self) -> Result<Found> {
-        let forwarder = self.programs.first().context("it forwards nothing")?.pid();
-        let before = group_cpu_time(forwarder)?;
-        let (received, _, calls) =
-            self.send(Load { streams: 8, ..UP }, self.window, self.window)?;
-        let cpu = (group_cpu_time(forwarder)? - before).as_secs_f64();
-        let (gigabytes, seconds) = (gigabytes(&received), received[0].seconds);
-        Ok(Found::of([
-            (Figure::Main, Some(gigabytes * 8.0 / seconds)),
-            (Figure::PerCpu, Some(gigabytes / cpu)),
-            (Figure::Cpus, Some(cpu / seconds)),
-            (Figure::Syscalls, calls),
-        ]))
     }
 
     /// Runs a load, optionally with probes beside it, or with the daemons' system calls counted for some time.
@@ -173,6 +168,16 @@ impl Stand {
         }
         Ok(())
     }
+
+    /// CPU time of all since their start; of a forwarder with that of its children.
+    fn cpu_seconds(&self, daemons: &[Pid]) -> Result<f64> {
+        if let (Kind::Forward, [program, ..]) = (self.contender.kind, &self.programs[..]) {
+            return Ok(group_cpu_time(program.pid())?.as_secs_f64());
+        }
+        let each = daemons.iter().map(|&daemon| cpu_time(daemon));
+        let each: Vec<Duration> = each.collect::<Result<_, _>>()?;
+        Ok(each.iter().map(Duration::as_secs_f64).sum())
+    }
 }
 
 fn stream(direction: Direction, window: Duration) -> TcpLoad {
@@ -186,11 +191,4 @@ fn stream(direction: Direction, window: Duration) -> TcpLoad {
 
 fn gigabytes(received: &[TcpReport]) -> f64 {
     received.iter().map(|it| it.bytes as f64 / 1e9).sum()
-}
-
-/// CPU time of all since their start.
-fn cpu_seconds(daemons: &[Pid]) -> Result<f64> {
-    let each = daemons.iter().map(|&daemon| cpu_time(daemon));
-    let each: Vec<Duration> = each.collect::<Result<_, _>>()?;
-    Ok(each.iter().map(Duration::as_secs_f64).sum())
 }
