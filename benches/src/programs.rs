@@ -110,10 +110,10 @@ pub(crate) fn count_syscalls(
     perf.context("start perf (fix: apt-get install linux-perf)")
 }
 
-/// Waits for a counter; `None` if it has counted nothing.
-pub(crate) fn counted_syscalls(counter: Child) -> Result<Option<u64>> {
+/// Waits for a counter; fails if it has counted nothing.
+pub(crate) fn counted_syscalls(counter: Child) -> Result<u64> {
     let output = counter.wait_with_output().context("wait for perf")?;
-    Ok(calls(&String::from_utf8_lossy(&output.stderr)))
+    calls(&String::from_utf8_lossy(&output.stderr)).context("perf counted nothing")
 }
 
 /// Parses the first field of the event's line (perf-stat(1), "CSV FORMAT").
@@ -143,12 +143,11 @@ impl Started {
             .stderr(writer.try_clone()?);
         let child = command.spawn();
         let child = child.with_context(|| format!("start {name}"))?;
-        let own = None;
         Ok(Self {
             name,
             child,
             log,
-            own,
+            own: None,
         })
     }
 

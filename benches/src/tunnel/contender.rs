@@ -216,15 +216,13 @@ pub(super) fn fill(text: &str, is_left: bool, places: &[(&str, String)]) -> Stri
     let filled = places.fold(text.to_owned(), |text, (place, value)| {
         text.replace(place, &value)
     });
-    let mut marks = ["left: ", "right: "];
-    if !is_left {
-        marks.reverse();
-    }
-    let [own, other] = marks;
+    let (own, other) = match is_left {
+        true => ("left: ", "right: "),
+        false => ("right: ", "left: "),
+    };
     let lines = filled.lines().filter(|line| !line.starts_with(other));
-    lines
-        .map(|line| line.strip_prefix(own).unwrap_or(line).to_owned() + "\n")
-        .collect()
+    let own_lines = lines.map(|line| line.strip_prefix(own).unwrap_or(line).to_owned() + "\n");
+    own_lines.collect()
 }
 
 /// A program with its settings.
