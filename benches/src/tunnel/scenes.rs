@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use convoy_lab::measure::Direction;
+use convoy_lab::traffic::Exchange;
 
 use super::contender::{Contender, Kind, Set};
 
@@ -27,12 +28,10 @@ pub(crate) enum Test {
     /// Round trips without load.
     PingIdle,
     Tcp(Load),
-    /// Requests and answers of 32 bytes, one in flight, over TCP and then UDP; optionally beside one TCP stream.
-    Requests {
-        beside_tcp: bool,
-    },
-    /// A new TCP connection for each request, this many at a time.
-    Connections(u32),
+    /// Requests and answers of 32 bytes.
+    Requests(Exchange),
+    /// The same beside one TCP stream.
+    RequestsBesideTcp(Exchange),
     /// UDP with this payload at a constant rate in kpps.
     UdpOffered(usize, u32),
     /// The highest UDP rate with this payload.
@@ -82,15 +81,11 @@ pub(crate) enum Figure {
     Syscalls,
     /// Peak memory of the larger daemon during the run, in MB.
     Memory,
-    /// Percentiles of round trips; for requests, of those over TCP.
+    /// Percentiles of round trips.
     P50,
     P99,
     P999,
-    /// Percentiles of requests over UDP.
-    UdpP50,
-    UdpP99,
-    UdpP999,
-    /// Requests per second over TCP.
+    /// Requests per second.
     Rate,
     /// Number of open connections.
     Open,
@@ -111,13 +106,12 @@ const DOWN: Load = Load {
     way: Some(Direction::Down),
     ..UP
 };
-const IDLE: Test = Requests { beside_tcp: false };
-const LOADED: Test = Requests { beside_tcp: true };
 
-use Figure::{
-    Cpu, Cpus, Main, Memory, Open, P50, P99, P999, PerCpu, Rate, Syscalls, UdpP50, UdpP99, UdpP999,
+use Exchange::TcpConnect;
+use Figure::{Cpu, Cpus, Main, Memory, Open, P50, P99, P999, PerCpu, Rate, Syscalls};
+use Test::{
+    CpuIdle, Flows, PingIdle, Requests, RequestsBesideTcp, Tcp, UdpCurve, UdpOffered, UdpRate,
 };
-use Test::{Connections, CpuIdle, Flows, PingIdle, Requests, Tcp, UdpCurve, UdpOffered, UdpRate};
 
 /// All scenes, in the order of the tables. Sets: `p`rograms, `r`ootless, `g`ateways, pat`h`s, `f`orwarders; `c`ommits: those
 /// that tell two builds of Convoy apart. Of the programs, also those with Convoy's `q`ueue length, and
@@ -144,21 +138,21 @@ pub(crate) const SCENES: &[Scene] = &[
     of("ping-idle", ("ping, idle, p50", "ms"), PingIdle, P50, "phcq"),
     of("cpu-idle", ("CPU when idle", "%"), CpuIdle, Main, "pq"),
     of("memory", ("peak memory", "MB"), Test::Memory, Main, "pq"),
-    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), IDLE, P50, "pro"),
-    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), IDLE, P99, "pro"),
-    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), IDLE, P999, "po"),
-    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), IDLE, UdpP50, "pro"),
-    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), IDLE, UdpP99, "po"),
-    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), IDLE, UdpP999, "po"),
-    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), LOADED, P50, "po"),
-    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), LOADED, P99, "po"),
-    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), LOADED, P999, "po"),
-    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), LOADED, UdpP50, "po"),
-    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), LOADED, UdpP99, "po"),
-    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), LOADED, UdpP999, "po"),
-    of("connections", ("connections with a request", "1/s"), Connections(1), Main, "prg"),
-    of("connections-16", ("the same, 16 at a time", "1/s"), Connections(16), Main, "rg"),
-    of("requests", ("requests on one connection", "1/s"), IDLE, Rate, "rg"),
+    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), Requests(Exchange::Tcp), P50, "pro"),
+    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), Requests(Exchange::Tcp), P99, "pro"),
+    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), Requests(Exchange::Tcp), P999, "po"),
+    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), Requests(Exchange::Udp), P50, "pro"),
+    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), Requests(Exchange::Udp), P99, "po"),
+    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), Requests(Exchange::Udp), P999, "po"),
+    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), RequestsBesideTcp(Exchange::Tcp), P50, "po"),
+    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), RequestsBesideTcp(Exchange::Tcp), P99, "po"),
+    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), RequestsBesideTcp(Exchange::Tcp), P999, "po"),
+    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), RequestsBesideTcp(Exchange::Udp), P50, "po"),
+    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), RequestsBesideTcp(Exchange::Udp), P99, "po"),
+    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), RequestsBesideTcp(Exchange::Udp), P999, "po"),
+    of("connections", ("connections with a request", "1/s"), Requests(TcpConnect { at_once: 1 }), Rate, "prg"),
+    of("connections-16", ("the same, 16 at a time", "1/s"), Requests(TcpConnect { at_once: 16 }), Rate, "rg"),
+    of("requests", ("requests on one connection", "1/s"), Requests(Exchange::Tcp), Rate, "rg"),
     of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), Tcp(UP), Syscalls, "prgo"),
     of("tcp-up-memory", ("TCP up, peak memory", "MB"), Tcp(UP), Memory, "prgo"),
     of("tcp-down-cpu", ("TCP down", "CPU s/GB"), Tcp(DOWN), Cpu, "prgho"),
@@ -236,7 +230,10 @@ impl Scene {
         match contender.kind {
             Kind::WireGuard if contender.is_variant() => self.sets.contains('q'),
             Kind::OpenVpn => self.sets.contains('o'),
-            Kind::Socks => !matches!(self.test, UdpRate(_)),
+            Kind::Socks => !matches!(
+                self.test,
+                UdpRate(_) | Requests(Exchange::Udp) | RequestsBesideTcp(Exchange::Udp)
+            ),
             _ => true,
         }
     }

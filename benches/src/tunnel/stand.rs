@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, ensure};
 use convoy_lab::measure::{self, Bed, Direction, Ends, process};
-use convoy_lab::traffic::{Exchange, LatencyReport, RoundTripReport};
+use convoy_lab::traffic::{Exchange, LatencyReport};
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
 use convoy_lab::{Detour, Namespace, Pid, RelayIdentity};
 use convoy_rows::row::{Row, Run};
@@ -185,8 +185,8 @@ impl Stand {
                 Ok(Found::of(round_trips(&latency)?))
             }
             Test::Tcp(tcp) => self.tcp(tcp, wanted),
-            Test::Requests { beside_tcp } => self.requests(beside_tcp),
-            Test::Connections(at_once) => self.connections(at_once),
+            Test::Requests(over) => self.requests(over),
+            Test::RequestsBesideTcp(over) => self.requests_beside_tcp(over),
             Test::UdpOffered(payload, kpps) => self.udp_offered(payload, kpps.into()),
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
@@ -195,49 +195,27 @@ impl Stand {
         }
     }
 
-    fn connections(&mut self, at_once: u32) -> Result<Found> {
-        let report = self.exchange(Exchange::TcpConnect { at_once })?;
-        Ok(Found::of([(Figure::Main, rate(&report))]))
+    fn requests(&mut self, over: Exchange) -> Result<Found> {
+        let via = self.via();
+        let report = self.ends().round_trips(via, over, REQUESTS)?;
+        ensure!(report.answered > 0, "no request was answered");
+        let rate = report.answered as f64 / report.seconds;
+        Ok(Found::of([
+            (Figure::Rate, Some(rate)),
+            (Figure::P50, report.p50_us),
+            (Figure::P99, report.p99_us),
+            (Figure::P999, report.p999_us),
+        ]))
     }
 
-    fn requests(&mut self, beside_tcp: bool) -> Result<Found> {
-        use Figure::{P50, P99, P999, Rate, UdpP50, UdpP99, UdpP999};
+    fn requests_beside_tcp(&mut self, over: Exchange) -> Result<Found> {
         // Before the load, which would delay it.
         self.ends().answer_round_trips()?;
-        let mut load = None;
-        if beside_tcp {
-            load = Some(self.begin(Direction::Up, REQUESTS * 2 + 2 * MARGIN)?);
-            thread::sleep(MARGIN);
-        }
-        let tcp = self.exchange(Exchange::Tcp);
-        let has_udp = self.contender.kind != Kind::Socks;
-        let udp = has_udp.then(|| self.exchange(Exchange::Udp));
-        if let Some(load) = load {
-            self.ends().finish_tcp(load)?;
-        }
-        let tcp = tcp?;
-        let mut found = Found::of([(Rate, Some(rate(&tcp)))]);
-        found.add([(P50, tcp.p50_us), (P99, tcp.p99_us), (P999, tcp.p999_us)]);
-        match udp {
-            Some(Ok(udp)) => {
-                found.add([
-                    (UdpP50, udp.p50_us),
-                    (UdpP99, udp.p99_us),
-                    (UdpP999, udp.p999_us),
-                ]);
-            }
-            // Some programs forward no UDP, which must not cost them what they answer over TCP.
-            Some(Err(error)) => found.failure = Some(format!("over UDP: {error:#}")),
-            None => {}
-        }
-        Ok(found)
-    }
-
-    fn exchange(&mut self, exchange: Exchange) -> Result<RoundTripReport> {
-        let via = self.via();
-        let report = self.ends().round_trips(via, exchange, REQUESTS)?;
-        ensure!(report.answered > 0, "no request was answered");
-        Ok(report)
+        let load = self.begin(Direction::Up, REQUESTS + 2 * MARGIN)?;
+        thread::sleep(MARGIN);
+        let found = self.requests(over);
+        self.ends().finish_tcp(load)?;
+        found
     }
 
     fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> Result<Found> {
@@ -349,9 +327,4 @@ fn round_trips(latency: &LatencyReport) -> Result<[(Figure, f64); 2]> {
     let both = latency.median_ms.zip(latency.p99_ms);
     let (median, p99) = both.context("no probe returned")?;
     Ok([(Figure::P50, median), (Figure::P99, p99)])
-}
-
-/// Answers per second.
-fn rate(report: &RoundTripReport) -> f64 {
-    report.answered as f64 / report.seconds
 }
