@@ -13,7 +13,7 @@ use anyhow::{Context as _, Error, Result, ensure};
 use convoy_lab::measure::{self, Bed, Direction, Ends, process};
 use convoy_lab::traffic::{Exchange, LatencyReport};
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
-use convoy_lab::{Detour, Namespace, Pid, RelayIdentity};
+use convoy_lab::{Namespace, Pid, RelayIdentity};
 use convoy_rows::row::{Row, Run};
 use tempfile::TempDir;
 
@@ -22,6 +22,7 @@ use super::gateway::{self, Gateway};
 use super::paths::{self, Paths};
 use super::scenes::{Figure, Scene, Test, UP};
 use crate::programs::{Started, write_private};
+use tcp::stream;
 
 /// The interface at both ends, as the lab names it.
 pub(super) const TUNNEL: &str = "wg0";
@@ -47,8 +48,6 @@ pub(crate) struct Stand {
     gateway: Option<Gateway>,
     /// Present for [`Set::Paths`].
     paths: Option<Paths>,
-    /// Present while a path with delay is measured.
-    detour: Option<Detour>,
     /// Convoy in TUN mode, beside programs without root and user-mode networks.
     convoy: Implementation,
     /// Holds the certificate and the password of programs that need them.
@@ -93,7 +92,6 @@ impl Stand {
             ends: None,
             gateway: None,
             paths: None,
-            detour: None,
             convoy,
             directory: tempfile::tempdir()?,
             set: Set::Programs,
@@ -209,9 +207,10 @@ impl Stand {
     }
 
     fn requests_beside_tcp(&mut self, over: Exchange) -> Result<Found> {
+        let (via, load) = (self.via(), stream(Direction::Up, REQUESTS + 2 * MARGIN));
         // Before the load, which would delay it.
         self.ends().answer_round_trips()?;
-        let load = self.begin(Direction::Up, REQUESTS + 2 * MARGIN)?;
+        self.ends().begin_tcp(via, load, None)?;
         thread::sleep(MARGIN);
         let found = self.requests(over);
         self.ends().finish_tcp(load)?;

@@ -1,5 +1,6 @@
 //! Bulk TCP on a stand, with its costs.
 
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -32,8 +33,9 @@ type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<f64>);
 
 impl Stand {
     pub(super) fn tcp(&mut self, tcp: Load, wanted: &[Figure]) -> Result<Found> {
-        self.set_veth(tcp.veth, true)?;
+        let detour = self.set_veth(tcp.veth, true)?;
         let found = self.tcp_as_it_is(tcp, wanted);
+        drop(detour);
         self.set_veth(tcp.veth, false)?;
         found
     }
@@ -44,7 +46,7 @@ impl Stand {
         if wants(Figure::Memory) {
             self.forget_peak(&daemons)?;
         }
-        let before = self.cpu_seconds(&daemons)?;
+        let before = self.cpu(&daemons)?;
         let (windows, unit) = match tcp.veth {
             Veth::Far(_) => (FAR_WINDOWS, 1e6),
             _ => (1, 1e9),
@@ -55,7 +57,7 @@ impl Stand {
             _ => Duration::ZERO,
         };
         let (received, latency, calls) = self.send(tcp, window, counted)?;
-        let cpu = self.cpu_seconds(&daemons)? - before;
+        let cpu = (self.cpu(&daemons)? - before).as_secs_f64();
         let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
         let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
         if !daemons.is_empty() {
@@ -127,29 +129,23 @@ impl Stand {
         Ok((received, latency.transpose()?, kcalls_per_gb))
     }
 
-    /// Starts one TCP stream for `window`; [`convoy_lab::measure::Ends::finish_tcp`] waits for its end.
-    pub(super) fn begin(&mut self, way: Direction, window: Duration) -> Result<TcpLoad> {
-        let (via, load) = (self.via(), stream(way, window));
-        self.ends().begin_tcp(via, load, None)?;
-        Ok(load)
-    }
-
     /// Runs one TCP stream for `window`; returns Gbit/s.
     pub(crate) fn one_stream(&mut self, way: Direction, window: Duration) -> Result<f64> {
-        let load = self.begin(way, window)?;
+        let (via, load) = (self.via(), stream(way, window));
+        self.ends().begin_tcp(via, load, None)?;
         let report = self.ends().finish_tcp(load)?;
         ensure!(report.bytes > 0, "no data arrived");
         Ok(report.bytes as f64 * 8.0 / 1e9 / report.seconds)
     }
 
     /// Configures the veth as `veth` says, or undoes that.
-    fn set_veth(&mut self, veth: Veth, on: bool) -> Result<()> {
-        self.detour = None;
+    fn set_veth(&self, veth: Veth, on: bool) -> Result<Option<Detour>> {
+        let mut detour = None;
         if let (Veth::Far(lost), true) = (veth, on) {
             let right = &self.bed.tunnel.right;
             let at = (VETH, right.outer(Underlay::V4).port());
             let percent = f64::from(lost) / 10.0;
-            self.detour = Some(Detour::start(&right.namespace, at, FAR_DELAY, percent)?);
+            detour = Some(Detour::start(&right.namespace, at, FAR_DELAY, percent)?);
         }
         let features = match veth {
             Veth::Whole | Veth::Far(_) => &[][..],
@@ -166,21 +162,19 @@ impl Stand {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(detour)
     }
 
     /// CPU time of all since their start; of a forwarder with that of its children.
-    fn cpu_seconds(&self, daemons: &[Pid]) -> Result<f64> {
-        if let (Kind::Forward, [program, ..]) = (self.contender.kind, &self.programs[..]) {
-            return Ok(group_cpu_time(program.pid())?.as_secs_f64());
+    fn cpu(&self, daemons: &[Pid]) -> io::Result<Duration> {
+        match (self.contender.kind, &self.programs[..]) {
+            (Kind::Forward, [program, ..]) => group_cpu_time(program.pid()),
+            _ => daemons.iter().map(|daemon| cpu_time(*daemon)).sum(),
         }
-        let each = daemons.iter().map(|&daemon| cpu_time(daemon));
-        let each: Vec<Duration> = each.collect::<Result<_, _>>()?;
-        Ok(each.iter().map(Duration::as_secs_f64).sum())
     }
 }
 
-fn stream(direction: Direction, window: Duration) -> TcpLoad {
+pub(super) fn stream(direction: Direction, window: Duration) -> TcpLoad {
     TcpLoad {
         direction,
         streams: 1,
