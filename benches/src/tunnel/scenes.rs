@@ -15,10 +15,12 @@ pub(crate) struct Scene {
     pub(crate) figure: (&'static str, &'static str),
     /// The test that yields the figure; scenes of the same test share its run.
     pub(crate) test: Test,
-    pub(crate) of_test: Figure,
     /// Letters of the sets that have it, and of its further contenders.
     sets: &'static str,
 }
+
+/// A figure of a test: its unit, or a percentile.
+pub(super) type Figure = &'static str;
 
 /// A test, which yields figures for one or more scenes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,31 +72,6 @@ pub(crate) enum Veth {
     Far(u32),
 }
 
-/// A figure of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Figure {
-    /// The test's main figure.
-    Main,
-    /// CPU seconds of both daemons per gigabyte.
-    Cpu,
-    /// Thousands of system calls of both daemons per gigabyte, counted in a separate run.
-    Syscalls,
-    /// Peak memory of the larger daemon during the run, in MB.
-    Memory,
-    /// Percentiles of round trips.
-    P50,
-    P99,
-    P999,
-    /// Requests per second.
-    Rate,
-    /// Number of open connections.
-    Open,
-    /// Gigabytes per CPU second.
-    PerCpu,
-    /// CPUs in use.
-    Cpus,
-}
-
 pub(super) const UP: Load = Load {
     way: Some(Direction::Up),
     streams: 1,
@@ -108,7 +85,6 @@ const DOWN: Load = Load {
 };
 
 use Exchange::TcpConnect;
-use Figure::{Cpu, Cpus, Main, Memory, Open, P50, P99, P999, PerCpu, Rate, Syscalls};
 use Test::{
     CpuIdle, Flows, PingIdle, Requests, RequestsBesideTcp, Tcp, UdpCurve, UdpOffered, UdpRate,
 };
@@ -118,73 +94,73 @@ use Test::{
 /// `o`penvpn.
 #[rustfmt::skip]
 pub(crate) const SCENES: &[Scene] = &[
-    of("tcp-up", ("TCP up", "Gbit/s"), Tcp(UP), Main, "prghcqo"),
-    of("tcp-down", ("TCP down", "Gbit/s"), Tcp(DOWN), Main, "prghcqo"),
-    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), Tcp(Load { streams: 4, ..UP }), Main, "pcq"),
-    of("tcp-both", ("TCP both ways", "Gbit/s"), Tcp(Load { way: None, ..UP }), Main, "pq"),
-    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), Tcp(UP), Cpu, "prghcqo"),
-    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), Tcp(Load { ping: true, ..UP }), Main, "pcq"),
-    of("ping-tcp", ("ping beside TCP up, p50", "ms"), Tcp(Load { ping: true, ..UP }), P50, "pcq"),
-    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), Tcp(Load { ping: true, ..UP }), P99, "pcq"),
-    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), Tcp(Load { bbr: true, ..UP }), Main, "pc"),
-    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), Tcp(Load { bbr: true, ..DOWN }), Main, "pc"),
-    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), Tcp(Load { bbr: true, ping: true, ..UP }), Main, "pc"),
-    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), Tcp(Load { bbr: true, ping: true, ..UP }), P50, "pc"),
-    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), Tcp(Load { bbr: true, ping: true, ..UP }), P99, "pc"),
-    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), Tcp(Load { veth: Veth::Cuts, ..UP }), Main, "pcq"),
-    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), UdpRate(1_200), Main, "prgcq"),
-    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), UdpRate(64), Main, "pgcq"),
-    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), UdpOffered(1_200, 200), Main, "pq"),
-    of("ping-idle", ("ping, idle, p50", "ms"), PingIdle, P50, "phcq"),
-    of("cpu-idle", ("CPU when idle", "%"), CpuIdle, Main, "pq"),
-    of("memory", ("peak memory", "MB"), Test::Memory, Main, "pq"),
-    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), Requests(Exchange::Tcp), P50, "pro"),
-    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), Requests(Exchange::Tcp), P99, "pro"),
-    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), Requests(Exchange::Tcp), P999, "po"),
-    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), Requests(Exchange::Udp), P50, "pro"),
-    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), Requests(Exchange::Udp), P99, "po"),
-    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), Requests(Exchange::Udp), P999, "po"),
-    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), RequestsBesideTcp(Exchange::Tcp), P50, "po"),
-    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), RequestsBesideTcp(Exchange::Tcp), P99, "po"),
-    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), RequestsBesideTcp(Exchange::Tcp), P999, "po"),
-    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), RequestsBesideTcp(Exchange::Udp), P50, "po"),
-    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), RequestsBesideTcp(Exchange::Udp), P99, "po"),
-    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), RequestsBesideTcp(Exchange::Udp), P999, "po"),
-    of("connections", ("connections with a request", "1/s"), Requests(TcpConnect { at_once: 1 }), Rate, "prg"),
-    of("connections-16", ("the same, 16 at a time", "1/s"), Requests(TcpConnect { at_once: 16 }), Rate, "rg"),
-    of("requests", ("requests on one connection", "1/s"), Requests(Exchange::Tcp), Rate, "rg"),
-    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), Tcp(UP), Syscalls, "prgo"),
-    of("tcp-up-memory", ("TCP up, peak memory", "MB"), Tcp(UP), Memory, "prgo"),
-    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), Tcp(DOWN), Cpu, "prgho"),
-    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), Tcp(DOWN), Syscalls, "prgo"),
-    of("tcp-down-memory", ("TCP down, peak memory", "MB"), Tcp(DOWN), Memory, "po"),
-    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), Tcp(Load { streams: 8, ..UP }), Main, "prg"),
-    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), Tcp(Load { streams: 8, ..UP }), Cpu, "prg"),
-    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), Tcp(Load { streams: 8, ..UP }), Syscalls, "pr"),
-    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), Tcp(Load { streams: 8, ..UP }), Memory, "prg"),
-    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), Tcp(Load { streams: 8, ..DOWN }), Main, "prg"),
-    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), Tcp(Load { streams: 8, ..DOWN }), Cpu, "p"),
-    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), Tcp(Load { streams: 8, ..DOWN }), Syscalls, "p"),
-    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), Tcp(Load { streams: 8, ..DOWN }), Memory, "p"),
-    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), Tcp(Load { veth: Veth::Loses, ..UP }), Main, "pr"),
-    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), Tcp(Load { veth: Veth::Loses, ..UP }), Cpu, "p"),
-    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), Tcp(Load { veth: Veth::Loses, ..UP }), Syscalls, "p"),
-    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), Tcp(Load { veth: Veth::Loses, ..UP }), Memory, "p"),
-    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), Tcp(Load { veth: Veth::Far(1), ..UP }), Main, "r"),
-    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), Tcp(Load { veth: Veth::Far(10), ..UP }), Main, "r"),
-    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), UdpCurve(64), Main, "p"),
-    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), UdpCurve(512), Main, "p"),
-    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Flows(1_000), Main, "g"),
-    of("flows-1000-open", ("came up of 1,000", "flows"), Flows(1_000), Open, "g"),
-    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Flows(1_000), Memory, "g"),
-    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Flows(8_000), Main, "g"),
-    of("flows-8000-open", ("came up of 8,000", "flows"), Flows(8_000), Open, "g"),
-    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Flows(8_000), Memory, "g"),
-    of("relayed", ("", "Gbit/s"), Tcp(Load { streams: 8, ..UP }), Main, "f"),
-    of("relayed-cpu", ("", "GB/CPU s"), Tcp(Load { streams: 8, ..UP }), PerCpu, "f"),
-    of("cpus", ("", "CPUs"), Tcp(Load { streams: 8, ..UP }), Cpus, "f"),
-    of("calls", ("", "kcalls/GB"), Tcp(Load { streams: 8, ..UP }), Syscalls, "f"),
-    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), UdpCurve(1_200), Main, "po"),
+    of("tcp-up", ("TCP up", "Gbit/s"), Tcp(UP), "prghcqo"),
+    of("tcp-down", ("TCP down", "Gbit/s"), Tcp(DOWN), "prghcqo"),
+    of("tcp-4", ("TCP up, 4 streams", "Gbit/s"), Tcp(Load { streams: 4, ..UP }), "pcq"),
+    of("tcp-both", ("TCP both ways", "Gbit/s"), Tcp(Load { way: None, ..UP }), "pq"),
+    of("tcp-up-cpu", ("TCP up", "CPU s/GB"), Tcp(UP), "prghcqo"),
+    of("tcp-up-ping", ("TCP up beside a ping", "Gbit/s"), Tcp(Load { ping: true, ..UP }), "pcq"),
+    of("ping-tcp", ("ping beside TCP up, p50", "ms"), Tcp(Load { ping: true, ..UP }), "pcq"),
+    of("ping-tcp-p99", ("ping beside TCP up, p99", "ms"), Tcp(Load { ping: true, ..UP }), "pcq"),
+    of("tcp-up-bbr", ("TCP up, bbr", "Gbit/s"), Tcp(Load { bbr: true, ..UP }), "pc"),
+    of("tcp-down-bbr", ("TCP down, bbr", "Gbit/s"), Tcp(Load { bbr: true, ..DOWN }), "pc"),
+    of("tcp-up-bbr-ping", ("TCP up, bbr, beside a ping", "Gbit/s"), Tcp(Load { bbr: true, ping: true, ..UP }), "pc"),
+    of("ping-bbr", ("ping beside TCP up, bbr, p50", "ms"), Tcp(Load { bbr: true, ping: true, ..UP }), "pc"),
+    of("ping-bbr-p99", ("ping beside TCP up, bbr, p99", "ms"), Tcp(Load { bbr: true, ping: true, ..UP }), "pc"),
+    of("tcp-cut", ("TCP up, veth cuts", "Gbit/s"), Tcp(Load { veth: Veth::Cuts, ..UP }), "pcq"),
+    of("udp-1200", ("UDP 1,200 B, ≤ 1 % loss", "kpps"), UdpRate(1_200), "prgcq"),
+    of("udp-64", ("UDP 64 B, ≤ 1 % loss", "kpps"), UdpRate(64), "pgcq"),
+    of("udp-200k", ("UDP at 200 kpps, arrived", "kpps"), UdpOffered(1_200, 200), "pq"),
+    of("ping-idle", ("ping, idle, p50", "ms"), PingIdle, "phcq"),
+    of("cpu-idle", ("CPU when idle", "%"), CpuIdle, "pq"),
+    of("memory", ("peak memory", "MB"), Test::Memory, "pq"),
+    of("request-tcp-idle-p50", ("TCP request, idle, p50", "µs"), Requests(Exchange::Tcp), "pro"),
+    of("request-tcp-idle-p99", ("TCP request, idle, p99", "µs"), Requests(Exchange::Tcp), "pro"),
+    of("request-tcp-idle-p99.9", ("TCP request, idle, p99.9", "µs"), Requests(Exchange::Tcp), "po"),
+    of("request-udp-idle-p50", ("UDP request, idle, p50", "µs"), Requests(Exchange::Udp), "pro"),
+    of("request-udp-idle-p99", ("UDP request, idle, p99", "µs"), Requests(Exchange::Udp), "po"),
+    of("request-udp-idle-p99.9", ("UDP request, idle, p99.9", "µs"), Requests(Exchange::Udp), "po"),
+    of("request-tcp-loaded-p50", ("TCP request beside TCP, p50", "µs"), RequestsBesideTcp(Exchange::Tcp), "po"),
+    of("request-tcp-loaded-p99", ("TCP request beside TCP, p99", "µs"), RequestsBesideTcp(Exchange::Tcp), "po"),
+    of("request-tcp-loaded-p99.9", ("TCP request beside TCP, p99.9", "µs"), RequestsBesideTcp(Exchange::Tcp), "po"),
+    of("request-udp-loaded-p50", ("UDP request beside TCP, p50", "µs"), RequestsBesideTcp(Exchange::Udp), "po"),
+    of("request-udp-loaded-p99", ("UDP request beside TCP, p99", "µs"), RequestsBesideTcp(Exchange::Udp), "po"),
+    of("request-udp-loaded-p99.9", ("UDP request beside TCP, p99.9", "µs"), RequestsBesideTcp(Exchange::Udp), "po"),
+    of("connections", ("connections with a request", "1/s"), Requests(TcpConnect { at_once: 1 }), "prg"),
+    of("connections-16", ("the same, 16 at a time", "1/s"), Requests(TcpConnect { at_once: 16 }), "rg"),
+    of("requests", ("requests on one connection", "1/s"), Requests(Exchange::Tcp), "rg"),
+    of("tcp-up-syscalls", ("TCP up", "kcalls/GB"), Tcp(UP), "prgo"),
+    of("tcp-up-memory", ("TCP up, peak memory", "MB"), Tcp(UP), "prgo"),
+    of("tcp-down-cpu", ("TCP down", "CPU s/GB"), Tcp(DOWN), "prgho"),
+    of("tcp-down-syscalls", ("TCP down", "kcalls/GB"), Tcp(DOWN), "prgo"),
+    of("tcp-down-memory", ("TCP down, peak memory", "MB"), Tcp(DOWN), "po"),
+    of("tcp-8-up", ("TCP up, 8 streams", "Gbit/s"), Tcp(Load { streams: 8, ..UP }), "prg"),
+    of("tcp-8-up-cpu", ("TCP up, 8 streams", "CPU s/GB"), Tcp(Load { streams: 8, ..UP }), "prg"),
+    of("tcp-8-up-syscalls", ("TCP up, 8 streams", "kcalls/GB"), Tcp(Load { streams: 8, ..UP }), "pr"),
+    of("tcp-8-up-memory", ("TCP up, 8 streams, peak memory", "MB"), Tcp(Load { streams: 8, ..UP }), "prg"),
+    of("tcp-8-down", ("TCP down, 8 streams", "Gbit/s"), Tcp(Load { streams: 8, ..DOWN }), "prg"),
+    of("tcp-8-down-cpu", ("TCP down, 8 streams", "CPU s/GB"), Tcp(Load { streams: 8, ..DOWN }), "p"),
+    of("tcp-8-down-syscalls", ("TCP down, 8 streams", "kcalls/GB"), Tcp(Load { streams: 8, ..DOWN }), "p"),
+    of("tcp-8-down-memory", ("TCP down, 8 streams, peak memory", "MB"), Tcp(Load { streams: 8, ..DOWN }), "p"),
+    of("tcp-loss", ("TCP up, 1 % lost", "Gbit/s"), Tcp(Load { veth: Veth::Loses, ..UP }), "pr"),
+    of("tcp-loss-cpu", ("TCP up, 1 % lost", "CPU s/GB"), Tcp(Load { veth: Veth::Loses, ..UP }), "p"),
+    of("tcp-loss-syscalls", ("TCP up, 1 % lost", "kcalls/GB"), Tcp(Load { veth: Veth::Loses, ..UP }), "p"),
+    of("tcp-loss-memory", ("TCP up, 1 % lost, peak memory", "MB"), Tcp(Load { veth: Veth::Loses, ..UP }), "p"),
+    of("tcp-far-0.1", ("TCP up, 20 ms, 0.1 % lost", "Mbit/s"), Tcp(Load { veth: Veth::Far(1), ..UP }), "r"),
+    of("tcp-far-1", ("TCP up, 20 ms, 1 % lost", "Mbit/s"), Tcp(Load { veth: Veth::Far(10), ..UP }), "r"),
+    of("udp-64-most", ("UDP 64 B, peak arrival rate", "kpps"), UdpCurve(64), "p"),
+    of("udp-512-most", ("UDP 512 B, peak arrival rate", "kpps"), UdpCurve(512), "p"),
+    of("flows-1000", ("TCP up beside 1,000 idle flows", "Gbit/s"), Flows(1_000), "g"),
+    of("flows-1000-open", ("came up of 1,000", "flows"), Flows(1_000), "g"),
+    of("flows-1000-memory", ("peak memory with 1,000 flows", "MB"), Flows(1_000), "g"),
+    of("flows-8000", ("TCP up beside 8,000 idle flows", "Gbit/s"), Flows(8_000), "g"),
+    of("flows-8000-open", ("came up of 8,000", "flows"), Flows(8_000), "g"),
+    of("flows-8000-memory", ("peak memory with 8,000 flows", "MB"), Flows(8_000), "g"),
+    of("relayed", ("", "Gbit/s"), Tcp(Load { streams: 8, ..UP }), "f"),
+    of("relayed-cpu", ("", "GB/CPU s"), Tcp(Load { streams: 8, ..UP }), "f"),
+    of("cpus", ("", "CPUs"), Tcp(Load { streams: 8, ..UP }), "f"),
+    of("calls", ("", "kcalls/GB"), Tcp(Load { streams: 8, ..UP }), "f"),
+    of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), UdpCurve(1_200), "po"),
 ];
 
 /// Finds the scenes called `names`.
@@ -212,19 +188,23 @@ const fn of(
     name: &'static str,
     figure: (&'static str, &'static str),
     test: Test,
-    of_test: Figure,
     sets: &'static str,
 ) -> Scene {
     Scene {
         name,
         figure,
         test,
-        of_test,
         sets,
     }
 }
 
 impl Scene {
+    /// Whether it shows this figure of its test: the one in its unit, or that percentile.
+    pub(super) fn shows(&self, figure: Figure) -> bool {
+        let (name, unit) = self.figure;
+        unit == figure || name.rsplit(", ").next() == Some(figure)
+    }
+
     /// Whether `contender` has a figure in this scene; the bare veth has those that need no daemon.
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         match contender.kind {
@@ -268,6 +248,30 @@ mod tests {
         let names: BTreeSet<_> = SCENES.iter().map(|scene| scene.name).collect();
         let figures: BTreeSet<_> = SCENES.iter().map(|scene| scene.figure).collect();
         assert_eq!((names.len(), figures.len()), (SCENES.len(), SCENES.len()));
+    }
+
+    #[test]
+    fn every_scene_shows_one_figure_of_its_test() {
+        let figures = [
+            "Gbit/s",
+            "Mbit/s",
+            "kpps",
+            "1/s",
+            "flows",
+            "CPU s/GB",
+            "GB/CPU s",
+            "CPUs",
+            "kcalls/GB",
+            "MB",
+            "%",
+            "p50",
+            "p99",
+            "p99.9",
+        ];
+        for scene in SCENES {
+            let shown = figures.into_iter().filter(|figure| scene.shows(figure));
+            assert_eq!(shown.count(), 1, "{}", scene.name);
+        }
     }
 
     #[test]

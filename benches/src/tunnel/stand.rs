@@ -142,15 +142,15 @@ impl Stand {
         round: u32,
         run: &mut Run,
     ) -> Result<()> {
-        let own = scenes.iter().filter(|scene| scene.test == test);
+        let own = scenes.iter().copied();
+        let own = own.filter(|scene| scene.test == test);
         let own: Vec<_> = own.filter(|scene| scene.is_for(&self.contender)).collect();
         let Some(first) = own.first() else {
             return Ok(());
         };
-        let wanted: Vec<_> = own.iter().map(|scene| scene.of_test).collect();
         let name = self.contender.name.clone();
         let note = |why: String| format!("Failed: {name} in round {}: {why}", round + 1);
-        let found = self.perform(test, &wanted);
+        let found = self.perform(test, &own);
         let found = found.and_then(|found| self.check().map(|()| found));
         let found = match found.with_context(|| first.name) {
             Ok(found) => found,
@@ -162,7 +162,7 @@ impl Stand {
         let row = |scene: &Scene, value| Row::new(scene.name, &name, scene.figure, round, value);
         for scene in &own {
             let figures = found.figures.iter();
-            for (_, value) in figures.filter(|(figure, _)| *figure == scene.of_test) {
+            for (_, value) in figures.filter(|(figure, _)| scene.shows(figure)) {
                 run.push(row(scene, *value).limited(found.is_limited));
             }
         }
@@ -173,8 +173,8 @@ impl Stand {
         Ok(())
     }
 
-    /// Runs `test` and returns the `wanted` figures.
-    fn perform(&mut self, test: Test, wanted: &[Figure]) -> Result<Found> {
+    /// Runs `test` and returns at least the figures that `scenes` show.
+    fn perform(&mut self, test: Test, scenes: &[&Scene]) -> Result<Found> {
         match test {
             Test::CpuIdle => self.cpu_idle(),
             Test::PingIdle => {
@@ -182,13 +182,13 @@ impl Stand {
                 let latency = self.ends().ping(via, REQUESTS)?;
                 Ok(Found::of(round_trips(&latency)?))
             }
-            Test::Tcp(tcp) => self.tcp(tcp, wanted),
+            Test::Tcp(tcp) => self.tcp(tcp, scenes),
             Test::Requests(over) => self.requests(over),
             Test::RequestsBesideTcp(over) => self.requests_beside_tcp(over),
             Test::UdpOffered(payload, kpps) => self.udp_offered(payload, kpps.into()),
             Test::UdpRate(payload) => self.udp_rate(payload),
             Test::UdpCurve(payload) => self.udp_curve(payload),
-            Test::Flows(flows) => self.beside_flows(flows, wanted),
+            Test::Flows(flows) => self.beside_flows(flows, scenes),
             Test::Memory => self.memory(),
         }
     }
@@ -199,10 +199,10 @@ impl Stand {
         ensure!(report.answered > 0, "no request was answered");
         let rate = report.answered as f64 / report.seconds;
         Ok(Found::of([
-            (Figure::Rate, Some(rate)),
-            (Figure::P50, report.p50_us),
-            (Figure::P99, report.p99_us),
-            (Figure::P999, report.p999_us),
+            ("1/s", Some(rate)),
+            ("p50", report.p50_us),
+            ("p99", report.p99_us),
+            ("p99.9", report.p999_us),
         ]))
     }
 
@@ -217,18 +217,18 @@ impl Stand {
         found
     }
 
-    fn beside_flows(&mut self, flows: u32, wanted: &[Figure]) -> Result<Found> {
+    fn beside_flows(&mut self, flows: u32, scenes: &[&Scene]) -> Result<Found> {
         let via = self.via();
         let open = self.ends().hold(via, flows)?;
-        let mut found = self.tcp(UP, wanted);
+        let mut found = self.tcp(UP, scenes);
         if found.is_err() && open < flows {
             // Make room for the busy stream.
             self.ends().hold(via, open * 9 / 10)?;
-            found = self.tcp(UP, wanted);
+            found = self.tcp(UP, scenes);
         }
         self.ends().hold(via, 0)?;
         let mut found = found?;
-        found.add([(Figure::Open, f64::from(open))]);
+        found.add([("flows", f64::from(open))]);
         Ok(found)
     }
 
@@ -241,14 +241,14 @@ impl Stand {
         thread::sleep(IDLE);
         let used = process::cpu_time(left)? - before;
         let percent = 100.0 * used.as_secs_f64() / IDLE.as_secs_f64();
-        Ok(Found::of([(Figure::Main, percent)]))
+        Ok(Found::of([("%", percent)]))
     }
 
     fn memory(&mut self) -> Result<Found> {
         let daemons = self.daemons()?;
         let most = self.peak(&daemons)?.max(self.earlier_peak) as f64 / 1e6;
         let most = (!daemons.is_empty()).then_some(most);
-        Ok(Found::of([(Figure::Main, most)]))
+        Ok(Found::of([("MB", most)]))
     }
 
     fn forget_peak(&mut self, daemons: &[Pid]) -> Result<()> {
@@ -325,5 +325,5 @@ impl Found {
 fn round_trips(latency: &LatencyReport) -> Result<[(Figure, f64); 2]> {
     let both = latency.median_ms.zip(latency.p99_ms);
     let (median, p99) = both.context("no probe returned")?;
-    Ok([(Figure::P50, median), (Figure::P99, p99)])
+    Ok([("p50", median), ("p99", p99)])
 }

@@ -15,7 +15,7 @@ use super::{Found, MARGIN, Stand, round_trips};
 use crate::agent::ends;
 use crate::programs::{count_syscalls, counted_syscalls};
 use crate::tunnel::contender::Kind;
-use crate::tunnel::scenes::{Figure, Load, Veth};
+use crate::tunnel::scenes::{Load, Scene, Veth};
 
 const VETH: &str = "veth0";
 /// System calls are counted in a separate run, since counting costs time; those of forwarders in the same one.
@@ -32,24 +32,25 @@ const BBR: &str = "bbr";
 type Received = (Vec<TcpReport>, Option<LatencyReport>, Option<f64>);
 
 impl Stand {
-    pub(super) fn tcp(&mut self, tcp: Load, wanted: &[Figure]) -> Result<Found> {
+    pub(super) fn tcp(&mut self, tcp: Load, scenes: &[&Scene]) -> Result<Found> {
         let detour = self.set_veth(tcp.veth, true)?;
-        let found = self.tcp_as_it_is(tcp, wanted);
+        let found = self.tcp_as_it_is(tcp, scenes);
         drop(detour);
         self.set_veth(tcp.veth, false)?;
         found
     }
 
-    fn tcp_as_it_is(&mut self, tcp: Load, wanted: &[Figure]) -> Result<Found> {
+    fn tcp_as_it_is(&mut self, tcp: Load, scenes: &[&Scene]) -> Result<Found> {
         let daemons = self.daemons()?;
-        let wants = |figure| !daemons.is_empty() && wanted.contains(&figure);
-        if wants(Figure::Memory) {
+        let shows = |figure| scenes.iter().any(|scene| scene.shows(figure));
+        let wants = |figure| !daemons.is_empty() && shows(figure);
+        if wants("MB") {
             self.forget_peak(&daemons)?;
         }
         let before = self.cpu(&daemons)?;
-        let (windows, unit) = match tcp.veth {
-            Veth::Far(_) => (FAR_WINDOWS, 1e6),
-            _ => (1, 1e9),
+        let (windows, (unit, bits)) = match tcp.veth {
+            Veth::Far(_) => (FAR_WINDOWS, ("Mbit/s", 1e6)),
+            _ => (1, ("Gbit/s", 1e9)),
         };
         let window = self.window * windows;
         let counted = match self.contender.kind {
@@ -58,26 +59,26 @@ impl Stand {
         };
         let (received, latency, calls) = self.send(tcp, window, counted)?;
         let cpu = (self.cpu(&daemons)? - before).as_secs_f64();
-        let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / unit / it.seconds;
-        let mut found = Found::of([(Figure::Main, received.iter().map(rate).sum::<f64>())]);
+        let rate = |it: &TcpReport| it.bytes as f64 * 8.0 / bits / it.seconds;
+        let mut found = Found::of([(unit, received.iter().map(rate).sum::<f64>())]);
         if !daemons.is_empty() {
             found.add([
-                (Figure::Cpu, cpu / gigabytes(&received)),
-                (Figure::PerCpu, gigabytes(&received) / cpu),
-                (Figure::Cpus, cpu / received[0].seconds),
+                ("CPU s/GB", cpu / gigabytes(&received)),
+                ("GB/CPU s", gigabytes(&received) / cpu),
+                ("CPUs", cpu / received[0].seconds),
             ]);
         }
-        if wants(Figure::Memory) {
-            found.add([(Figure::Memory, self.peak(&daemons)? as f64 / 1e6)]);
+        if wants("MB") {
+            found.add([("MB", self.peak(&daemons)? as f64 / 1e6)]);
         }
         if let Some(latency) = &latency {
             found.add(round_trips(latency)?);
         }
-        found.add([(Figure::Syscalls, calls)]);
-        if wants(Figure::Syscalls) && calls.is_none() {
+        found.add([("kcalls/GB", calls)]);
+        if wants("kcalls/GB") && calls.is_none() {
             let tcp = Load { ping: false, ..tcp };
             match self.send(tcp, COUNTED + MARGIN, COUNTED) {
-                Ok((.., calls)) => found.add([(Figure::Syscalls, calls)]),
+                Ok((.., calls)) => found.add([("kcalls/GB", calls)]),
                 Err(error) => found.failure = Some(format!("system calls: {error:#}")),
             }
         }

@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result};
 use convoy_lab::measure::{Attempt, Range, Trial, UdpLoad, rate_that_half_pass};
 
 use super::{Found, Stand};
-use crate::tunnel::scenes::Figure;
 
 /// Length of a search probe: long enough that queues hide no loss, short enough for many probes.
 const PROBE: Duration = Duration::from_millis(500);
@@ -33,7 +32,7 @@ impl Stand {
         let trial = self.probe(payload, kpps, PROBE)?;
         Ok(Found {
             is_limited: !trial.held_rate,
-            ..Found::of([(Figure::Main, trial.arrived_pps() / 1e3)])
+            ..Found::of([("kpps", trial.arrived_pps() / 1e3)])
         })
     }
 
@@ -51,7 +50,7 @@ impl Stand {
         let kpps = found.map_or(0.0, |found| found.rate_pps / 1e3);
         Ok(Found {
             is_limited: found.is_some_and(|found| found.generator_limited),
-            ..Found::of([(Figure::Main, kpps)])
+            ..Found::of([("kpps", kpps)])
         })
     }
 
@@ -71,7 +70,7 @@ impl Stand {
         Ok(Found {
             is_limited: !most.1.held_rate,
             curve: points.iter().map(|it| (it.0, arrived(it))).collect(),
-            ..Found::of([(Figure::Main, arrived(most))])
+            ..Found::of([("kpps", arrived(most))])
         })
     }
 
