@@ -1,6 +1,6 @@
 //! A client behind a router, and a dump of everything that this crate may change.
 
-use std::{fs, future::Future, path::PathBuf, time::Duration};
+use std::{fs, future::Future, path::PathBuf, pin::pin, time::Duration};
 
 use convoy_host::{Applied, Desired, Event, Host, HostError, Options, Prefix};
 use convoy_lab::{Lab, Namespace, Turn, eventually, require_programs, require_root_lab};
@@ -197,15 +197,19 @@ pub(crate) async fn until(host: &mut Host, mut wanted: impl FnMut(&Event) -> boo
     event.expect("the event did not come")
 }
 
-/// Watches until `condition` holds.
+/// Watches until `condition` holds. The work is not cancelled for looking at it: it would never end on a busy machine.
 pub(crate) async fn watch_until(host: &mut Host, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < deadline, "it did not happen");
-        let pause = tokio::time::sleep(Duration::from_millis(500));
-        tokio::select! {
-            event = host.watch() => drop(event.unwrap()),
-            () = pause => {}
-        }
+        let mut watching = pin!(host.watch());
+        let has_event = loop {
+            assert!(Instant::now() < deadline, "it did not happen");
+            let pause = tokio::time::sleep(Duration::from_millis(500));
+            tokio::select! {
+                event = &mut watching => break event.is_ok(),
+                () = pause => if condition() { return },
+            }
+        };
+        assert!(has_event);
     }
 }
