@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use convoy_lab::measure::Sample;
+use convoy_rows::ratio;
 use convoy_rows::row::{Run, decimals};
 use convoy_rows::section::Section;
 use convoy_rows::table::{self, cell, spread};
@@ -174,10 +174,13 @@ fn table(run: &Run, names: &[&str]) -> String {
     let head: String = format!(" | {}", names.join(" | ")) + &ratios.collect::<String>();
     let line = |scene: &Scene| {
         let (name, (figure, unit)) = (scene.name, scene.figure);
-        let sample = |one: &&str| Sample::of(run.values(name, one).into_values().collect());
-        sample(first)?;
-        let figure_of = |one| cell(sample(one).map(|it| spread(&it, decimals(unit))));
-        let ratio_of = |other: &&str| cell(run.ratio(name, other, first).map(|it| it.text()));
+        run.sample(name, first)?;
+        let figure_of = |one: &&str| {
+            let sample = run.sample(name, one);
+            cell(sample.map(|it| spread(&it, decimals(unit))))
+        };
+        let ratio_of =
+            |other: &&str| cell(run.ratio(name, other, first).map(|it| ratio::text(&it)));
         let title = [format!("{figure}, {unit}")].into_iter();
         let cells = names
             .iter()

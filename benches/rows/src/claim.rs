@@ -1,21 +1,19 @@
 //! Targets as data: what a contender must reach beside others, in a scene.
 
-use crate::ratio::Ratio;
-use crate::row::{Run, decimals, is_more_better};
+use crate::ratio;
+use crate::row::{Run, properties};
 use crate::table;
 
-/// Demand on a figure.
+/// Limit for a figure: where more of its unit is better, the least, otherwise the most.
 #[derive(Clone, Copy)]
 enum Aim {
-    /// At least this ratio to the best of the others.
-    AtLeast(f64),
-    /// At most this ratio to the best of the others.
-    AtMost(f64),
-    /// At most this figure.
-    Below(f64),
+    /// For the ratio to the best of the others.
+    Ratio(f64),
+    /// For the figure itself.
+    Itself(f64),
 }
 
-/// Scene, contender, the others, and what the contender must reach beside them.
+/// Scene, contender, the others, and the contender's aim beside them.
 type Claim = (&'static str, &'static str, &'static [&'static str], Aim);
 
 const WIREGUARDS: &[&str] = &[
@@ -34,37 +32,37 @@ const TOKIO: &[&str] = &["tokio's copy, 8 KiB"];
 const SPLICE: &str = "splice, 64 KiB";
 const COPY: &str = "copy, 64 KiB";
 
-use Aim::{AtLeast, AtMost, Below};
+use Aim::{Itself, Ratio};
 
 /// All targets. One shows where its contenders were measured.
 const CLAIMS: [Claim; 25] = [
-    ("tcp-up", "convoy", WIREGUARDS, AtLeast(1.25)),
-    ("tcp-down", "convoy", WIREGUARDS, AtLeast(1.25)),
-    ("tcp-4", "convoy", WIREGUARDS, AtLeast(1.25)),
-    ("tcp-both", "convoy", WIREGUARDS, AtLeast(1.25)),
-    ("tcp-up-cpu", "convoy", WIREGUARDS, AtMost(0.8)),
-    ("ping-tcp", "convoy", WIREGUARDS, AtMost(1.2)),
-    ("tcp-cut", "convoy", WIREGUARDS, AtLeast(1.8)),
-    ("udp-1200", "convoy", WIREGUARDS, AtLeast(2.0)),
-    ("udp-64", "convoy", WIREGUARDS, AtLeast(1.1)),
-    ("udp-200k", "convoy", WIREGUARDS, AtLeast(2.0)),
-    ("ping-idle", "convoy", WIREGUARDS, AtMost(1.2)),
-    ("cpu-idle", "convoy", WIREGUARDS, Below(1.0)),
-    ("memory", "convoy", WIREGUARDS, Below(24.0)),
-    ("tcp-up", "exec", &["convoy"], AtLeast(0.97)),
-    ("tcp-up", "ports", &["convoy"], AtLeast(0.85)),
-    ("tcp-up", "ports", ROOTLESS, AtLeast(3.0)),
-    ("tcp-up", "ports-smoltcp", ROOTLESS, AtLeast(1.5)),
-    ("tcp-far-1", "ports-smoltcp", &["convoy"], AtLeast(0.7)),
-    ("tcp-up", "nat", &["masquerade"], AtLeast(0.8)),
-    ("tcp-down", "nat", &["masquerade"], AtLeast(0.8)),
-    ("tcp-8-up", "nat", &["masquerade"], AtLeast(0.95)),
+    ("tcp-up", "convoy", WIREGUARDS, Ratio(1.25)),
+    ("tcp-down", "convoy", WIREGUARDS, Ratio(1.25)),
+    ("tcp-4", "convoy", WIREGUARDS, Ratio(1.25)),
+    ("tcp-both", "convoy", WIREGUARDS, Ratio(1.25)),
+    ("tcp-up-cpu", "convoy", WIREGUARDS, Ratio(0.8)),
+    ("ping-tcp", "convoy", WIREGUARDS, Ratio(1.2)),
+    ("tcp-cut", "convoy", WIREGUARDS, Ratio(1.8)),
+    ("udp-1200", "convoy", WIREGUARDS, Ratio(2.0)),
+    ("udp-64", "convoy", WIREGUARDS, Ratio(1.1)),
+    ("udp-200k", "convoy", WIREGUARDS, Ratio(2.0)),
+    ("ping-idle", "convoy", WIREGUARDS, Ratio(1.2)),
+    ("cpu-idle", "convoy", WIREGUARDS, Itself(1.0)),
+    ("memory", "convoy", WIREGUARDS, Itself(24.0)),
+    ("tcp-up", "exec", &["convoy"], Ratio(0.97)),
+    ("tcp-up", "ports", &["convoy"], Ratio(0.85)),
+    ("tcp-up", "ports", ROOTLESS, Ratio(3.0)),
+    ("tcp-up", "ports-smoltcp", ROOTLESS, Ratio(1.5)),
+    ("tcp-far-1", "ports-smoltcp", &["convoy"], Ratio(0.7)),
+    ("tcp-up", "nat", &["masquerade"], Ratio(0.8)),
+    ("tcp-down", "nat", &["masquerade"], Ratio(0.8)),
+    ("tcp-8-up", "nat", &["masquerade"], Ratio(0.95)),
     // Splicing must be at least as fast as the best other forwarder. Copying by 64 KiB is compared with tokio's own
     // copy where the processor is the limit, which the figure per CPU second shows.
-    ("relayed", SPLICE, FORWARDERS, AtLeast(1.0)),
-    ("relayed-cpu", SPLICE, FORWARDERS, AtLeast(1.0)),
-    ("relayed", COPY, TOKIO, AtLeast(1.5)),
-    ("relayed-cpu", COPY, TOKIO, AtLeast(1.5)),
+    ("relayed", SPLICE, FORWARDERS, Ratio(1.0)),
+    ("relayed-cpu", SPLICE, FORWARDERS, Ratio(1.0)),
+    ("relayed", COPY, TOKIO, Ratio(1.5)),
+    ("relayed-cpu", COPY, TOKIO, Ratio(1.5)),
 ];
 
 /// Title of a column that every table of targets has.
@@ -72,10 +70,8 @@ pub(crate) const HEAD: &str = "ratio (95 %)";
 
 /// The table of all targets whose contenders were measured; empty if there are none.
 pub(crate) fn table(run: &Run) -> String {
-    let rows: Vec<_> = CLAIMS
-        .iter()
-        .filter_map(|claim| cells(claim, run))
-        .collect();
+    let rows = CLAIMS.iter().filter_map(|claim| cells(claim, run));
+    let rows: Vec<_> = rows.collect();
     match rows.is_empty() {
         true => String::new(),
         false => table::markdown("target | figures | ratio (95 %) | bound | met", rows),
@@ -84,35 +80,28 @@ pub(crate) fn table(run: &Run) -> String {
 
 fn cells((scene, one, others, aim): &Claim, run: &Run) -> Option<Vec<String>> {
     let row = run.rows.iter().find(|row| row.scene == *scene)?;
-    let own = run.median(scene, one)?;
-    let sign = if is_more_better(&row.unit) { 1.0 } else { -1.0 };
-    let medians = others.iter();
-    let medians = medians.filter_map(|name| Some((run.median(scene, name)?, *name)));
-    let (others, best) = medians.max_by(|(a, _), (b, _)| (a * sign).total_cmp(&(b * sign)))?;
-    let ratio = run.ratio(scene, one, best);
-    let (bound, ratio, judged) = match *aim {
-        AtLeast(limit) => (
-            format!("≥ {limit} ×"),
-            ratio.clone(),
-            ratio?.judge(|it| it >= limit),
-        ),
-        AtMost(limit) => (
-            format!("≤ {limit} ×"),
-            ratio.clone(),
-            ratio?.judge(|it| it <= limit),
-        ),
-        Below(limit) => {
-            let own = Ratio::of(run.values(scene, one).into_values().collect())?;
-            (format!("≤ {limit}"), None, own.judge(|it| it <= limit))
-        }
+    let (decimals, is_more_better) = properties(&row.unit);
+    let (sign, symbol) = if is_more_better {
+        (1.0, '≥')
+    } else {
+        (-1.0, '≤')
     };
-    let figures = [own, others].map(|it| table::number(Some(it), decimals(&row.unit)));
+    let own = run.sample(scene, one)?;
+    let medians = others.iter();
+    let medians = medians.filter_map(|name| Some((run.sample(scene, name)?.median, *name)));
+    let (other, best) = medians.max_by(|(a, _), (b, _)| (a * sign).total_cmp(&(b * sign)))?;
+    let figures = [own.median, other].map(|it| table::number(Some(it), decimals));
+    let ratio = run.ratio(scene, one, best);
+    let (limit, times, ratio, judged) = match *aim {
+        Ratio(limit) => (limit, " ×", Some(ratio::text(ratio.as_ref()?)), ratio?),
+        Itself(limit) => (limit, "", None, own),
+    };
     Some(vec![
         format!("{}: {one} : {best}", row.label()),
         figures.join(" : "),
-        table::cell(ratio.map(|ratio| ratio.text())),
-        bound,
-        judged.to_owned(),
+        table::cell(ratio),
+        format!("{symbol} {limit}{times}"),
+        ratio::judge(&judged, |it| it * sign >= limit * sign).to_owned(),
     ])
 }
 

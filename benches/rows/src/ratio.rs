@@ -1,49 +1,35 @@
-//! The ratio of two contenders, or a figure in each round, with its confidence.
+//! The confidence of the figures of several rounds, or of their ratios.
 
 use convoy_lab::measure::Sample;
 
 /// The confidence level: the share of intervals that hold the true median.
 const CONFIDENCE: f64 = 0.95;
 
-/// Values of all rounds, with the confidence interval of their median.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ratio {
-    /// The values, with their median and range.
-    pub sample: Sample,
-    /// The 95 % confidence interval of the median; `None` for fewer than six rounds.
-    pub interval: Option<[f64; 2]>,
+/// `0.97 (0.95–1.01)`: the median and its 95 % interval, or if there is none, the lowest and highest value.
+pub fn text(sample: &Sample) -> String {
+    let [low, high] = interval(sample).unwrap_or([sample.min, sample.max]);
+    format!("{:.2} ({low:.2}–{high:.2})", sample.median)
 }
 
-impl Ratio {
-    /// The interval lies between two order statistics (an inverted sign test). It assumes nothing about the
-    /// distribution and needs no random numbers. Of 9 values they are the second and the eighth (96.1 %).
-    pub fn of(values: Vec<f64>) -> Option<Self> {
-        let mut sorted = values.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let ends = |left_out| [sorted[left_out], sorted[sorted.len() - 1 - left_out]];
-        Some(Self {
-            interval: left_out(sorted.len()).map(ends),
-            sample: Sample::of(values)?,
-        })
+/// Whether the values meet a target: in the whole interval, only at the median, or not.
+pub(crate) fn judge(sample: &Sample, holds: impl Fn(f64) -> bool) -> &'static str {
+    let is_sure = interval(sample).is_some_and(|ends| ends.into_iter().all(&holds));
+    match holds(sample.median) {
+        _ if is_sure => "yes",
+        true => "median",
+        false => "**no**",
     }
+}
 
-    /// `0.97 (0.95–1.01)`: the median and the interval, or if there is none, the lowest and highest value.
-    pub fn text(&self) -> String {
-        let Self { sample, interval } = self;
-        let [low, high] = interval.unwrap_or([sample.min, sample.max]);
-        format!("{:.2} ({low:.2}–{high:.2})", sample.median)
-    }
-
-    /// Whether the values meet a target: in the whole interval, only at the median, or not.
-    pub fn judge(&self, holds: impl Fn(f64) -> bool) -> &'static str {
-        let interval = self.interval;
-        let is_sure = interval.is_some_and(|[low, high]| holds(low) && holds(high));
-        match holds(self.sample.median) {
-            _ if is_sure => "yes",
-            true => "median",
-            false => "**no**",
-        }
-    }
+/// The confidence interval of the median; `None` for fewer than six rounds.
+///
+/// It lies between two order statistics (an inverted sign test). It assumes nothing about the distribution and needs
+/// no random numbers. Of 9 values they are the second and the eighth (96.1 %).
+fn interval(sample: &Sample) -> Option<[f64; 2]> {
+    let mut sorted = sample.values.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let left_out = left_out(sorted.len())?;
+    Some([sorted[left_out], sorted[sorted.len() - 1 - left_out]])
 }
 
 /// Returns how many of `count` values to leave out at each end of an interval.
@@ -83,7 +69,7 @@ mod tests {
         for (count, rank) in expected.into_iter().chain([(12, Some(2)), (20, Some(5))]) {
             assert_eq!(left_out(count), rank, "{count}");
         }
-        let ratio = Ratio::of([5.0, 1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0].into());
-        assert_eq!(ratio.unwrap().interval, Some([2.0, 8.0]));
+        let sample = Sample::of([5.0, 1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0].into());
+        assert_eq!(interval(&sample.unwrap()), Some([2.0, 8.0]));
     }
 }

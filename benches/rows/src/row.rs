@@ -11,7 +11,6 @@ use convoy_lab::measure::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
-use crate::ratio::Ratio;
 
 /// One measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,16 +70,17 @@ const UNITS: [(&str, usize, bool); 21] = [
     ("CPUs", 2, false),
 ];
 
-/// Decimals shown of values in a unit.
-pub fn decimals(unit: &str) -> usize {
+/// Decimals shown of values in a unit, and whether more of it is better.
+pub(crate) fn properties(unit: &str) -> (usize, bool) {
     let known = UNITS.iter().find(|(name, ..)| *name == unit);
-    known.map_or(0, |(_, decimals, _)| *decimals)
+    known.map_or((0, true), |(_, decimals, is_more_better)| {
+        (*decimals, *is_more_better)
+    })
 }
 
-/// Whether more of a unit is better.
-pub(crate) fn is_more_better(unit: &str) -> bool {
-    let known = UNITS.iter().find(|(name, ..)| *name == unit);
-    known.is_none_or(|(.., is_more_better)| *is_more_better)
+/// Decimals shown of values in a unit.
+pub fn decimals(unit: &str) -> usize {
+    properties(unit).0
 }
 
 impl Row {
@@ -164,25 +164,24 @@ impl Run {
     }
 
     /// Values of a contender in a scene, by round.
-    pub fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
+    fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
         let rows = self.rows.iter().filter(|row| row.at.is_none());
         rows.filter(|row| row.scene == scene && row.contender == contender)
             .map(|row| (row.round, row.value))
             .collect()
     }
 
-    /// Median of a contender in a scene.
-    pub fn median(&self, scene: &str, contender: &str) -> Option<f64> {
-        let values = self.values(scene, contender).into_values();
-        Some(Sample::of(values.collect())?.median)
+    /// Values of all rounds of a contender in a scene.
+    pub fn sample(&self, scene: &str, contender: &str) -> Option<Sample> {
+        Sample::of(self.values(scene, contender).into_values().collect())
     }
 
     /// Ratio of two contenders in a scene, within each round.
-    pub fn ratio(&self, scene: &str, one: &str, other: &str) -> Option<Ratio> {
+    pub fn ratio(&self, scene: &str, one: &str, other: &str) -> Option<Sample> {
         let other = self.values(scene, other);
         let values = self.values(scene, one).into_iter();
         let ratios = values.filter_map(|(round, value)| Some(value / other.get(&round)?));
-        Ratio::of(ratios.filter(|ratio| ratio.is_finite()).collect())
+        Sample::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
 
     /// Reads a result file; `None` if it does not exist.
@@ -227,6 +226,7 @@ pub fn write(bytes: &[u8], file: &Path) -> Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::ratio;
 
     /// A run of one scene, with values by contender and round.
     pub(crate) fn run(scene: &str, unit: &str, values: &[(&str, &[f64])]) -> Run {
@@ -263,9 +263,9 @@ pub(crate) mod tests {
         let figures: [(&str, &[f64]); 2] = [("a", &[2.0, 9.0, 8.0]), ("b", &[1.0, 3.0, 0.0])];
         let mut run = run("tcp-up", "Gbit/s", &figures);
         let ratio = run.ratio("tcp-up", "a", "b").unwrap();
-        assert_eq!(ratio.sample.values, [2.0, 3.0]);
+        assert_eq!(ratio.values, [2.0, 3.0]);
         run.rows.remove(0);
         let ratio = run.ratio("tcp-up", "a", "b").unwrap();
-        assert_eq!(ratio.text(), "3.00 (3.00–3.00)");
+        assert_eq!(ratio::text(&ratio), "3.00 (3.00–3.00)");
     }
 }
