@@ -15,8 +15,6 @@
 //!
 //! Then it floods the daemon with initiations whose source is the peer's own address. Each handshake that the peer
 //! starts meanwhile must succeed within seconds.
-//!
-//! It fails if a kind of flood fails, and names it.
 
 mod scene;
 mod verdict;
@@ -26,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use convoy_lab::LabError;
 use convoy_lab::flood::Datagrams;
 use convoy_lab::measure::{Direction, process};
@@ -48,8 +46,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/convoy")]
     program: PathBuf,
     /// Only these kinds of flood
-    #[arg(long, value_delimiter = ',')]
-    kinds: Vec<Kind>,
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    kinds: Vec<String>,
     /// Also forge the peer's own address if --kinds is given
     #[arg(long)]
     lockout: bool,
@@ -67,25 +65,30 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// A kind of flood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// Random bytes of random lengths
-    Noise,
-    /// Messages with the type and length of initiations, but wrong MACs
-    WrongMac,
-    /// Initiations that the peer sent earlier
-    ReplayedHandshakes,
-    /// The same with a wrong MAC2 in answer to a cookie
-    WrongCookies,
-    /// Data that the peer sent earlier in the running session
-    ReplayedData,
-    /// Data for the running session with future counters: each is decrypted in vain
-    ForgedData,
-    /// Trains of 64 KiB in segments of 1,472 bytes with a shorter last one
-    Trains,
-    /// Trains of 64 segments of 100 bytes with a shorter last one
-    ShortTrains,
+/// A kind of flood: its name, help, and datagrams.
+type Kind = (&'static str, &'static str, fn(&Scene) -> Datagrams);
+
+#[rustfmt::skip]
+const KINDS: [Kind; 8] = [
+    ("noise", "Random bytes of random lengths", |_| Datagrams::noise()),
+    ("wrong-mac", "Messages with the type and length of initiations, but wrong MACs", |_| Datagrams::wrong_macs()),
+    ("replayed-handshakes", "Initiations that the peer sent earlier",
+        |it| Datagrams::replayed(it.initiations.clone())),
+    ("wrong-cookies", "The same with a wrong MAC2 in answer to a cookie",
+        |it| Datagrams::wrong_cookies(&it.initiations)),
+    ("replayed-data", "Data that the peer sent earlier in the running session",
+        |it| Datagrams::replayed(it.data.clone())),
+    ("forged-data", "Data for the running session with future counters: each is decrypted in vain",
+        |it| Datagrams::forged(it.data.clone())),
+    ("trains", "Trains of 64 KiB in segments of 1,472 bytes with a shorter last one", |_| Datagrams::trains(1472)),
+    ("short-trains", "Trains of 64 segments of 100 bytes with a shorter last one", |_| Datagrams::trains(100)),
+];
+/// Also aimed at a sending daemon: one kind is cheap to drop, the other is not.
+const AT_SENDER: [&str; 2] = ["noise", "forged-data"];
+
+fn names() -> PossibleValuesParser {
+    let names = KINDS.map(|(name, help, _)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(names)
 }
 
 const SECTION: Section = Section {
@@ -126,25 +129,23 @@ const TRIES: usize = 10;
 /// Runs all floods, prints the results and judges them.
 pub(crate) fn run(args: &Args) -> Result<()> {
     programs::ensure_built(&args.program)?;
-    let kinds = match &args.kinds[..] {
-        [] => Kind::value_variants(),
-        kinds => kinds,
-    };
+    let is_chosen = |name| args.kinds.is_empty() || args.kinds.iter().any(|it| it == name);
+    let kinds = KINDS.iter().filter(|(name, ..)| is_chosen(*name));
     let mut scene = Scene::new(&args.program)?;
     let mut run = Run::new(Vec::new());
     if !scene.has_silent_ports {
         let note = "The closed port answers some datagrams by ICMP errors.";
         run.origin.notes.push(note.to_owned());
     }
-    let at_receiver = kinds.iter().map(|kind| (*kind, Direction::Up));
-    let at_sender = kinds.iter().filter(|kind| kind.busies_a_sender());
-    for (kind, way) in at_receiver.chain(at_sender.map(|kind| (*kind, Direction::Down))) {
+    let at_sender = kinds.clone().filter(|(name, ..)| AT_SENDER.contains(name));
+    let at_sender = at_sender.map(|kind| (kind, Direction::Down));
+    for (kind, way) in kinds.map(|kind| (kind, Direction::Up)).chain(at_sender) {
         let before = run.rows.len();
-        measure(&mut scene, kind, way, args, &mut run).with_context(|| kind.name())?;
+        measure(&mut scene, kind, way, args, &mut run).context(kind.0)?;
         let rows = run.rows[before..].iter();
         let rows = rows.filter(|row| row.contender == DAEMON);
         let mut figures = rows.map(|row| format!("{} {:.2}", row.label(), row.value));
-        eprintln!("{}: {}", kind.name(), figures.join("; "));
+        eprintln!("{}: {}", kind.0, figures.join("; "));
     }
     if args.kinds.is_empty() || args.lockout {
         forge(&mut scene, &mut run)?;
@@ -158,21 +159,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn measure(
     scene: &mut Scene,
-    kind: Kind,
+    (name, _, datagrams): &Kind,
     way: Direction,
     args: &Args,
     run: &mut Run,
 ) -> Result<()> {
     let name = match way {
-        Direction::Up => kind.name(),
-        Direction::Down => kind.name() + ", at the sender",
+        Direction::Up => name.to_string(),
+        Direction::Down => format!("{name}, at the sender"),
     };
     let lines = scene.log_lines();
     for round in 0..args.rounds {
         scene.stand.check()?;
         // Captured in every round, since sessions are renewed.
         scene.capture_data()?;
-        let datagrams = kind.datagrams(scene);
+        let datagrams = datagrams(scene);
         let mut gbps = [0.0; 2];
         for (aim, contender) in rotated([CLOSED, DAEMON].into_iter().enumerate(), round) {
             for (figure, value) in one(scene, &datagrams, aim, way, args)? {
@@ -183,10 +184,8 @@ fn measure(
             }
         }
         let kib = process::usage(scene.right().daemon.pid())?.resident_kib;
-        for (figure, value) in [
-            (verdict::KEPT, gbps[1] / gbps[0]),
-            (verdict::MEMORY, kib as f64),
-        ] {
+        let kept = gbps[1] / gbps[0];
+        for (figure, value) in [(verdict::KEPT, kept), (verdict::MEMORY, kib as f64)] {
             run.push(Row::new(&name, DAEMON, figure, round, value));
         }
     }
@@ -264,30 +263,5 @@ fn handshake(stand: &mut Stand) -> Result<f64> {
     match stand.bed.wait_until_up() {
         Ok(()) | Err(LabError::NoPassage { .. }) => Ok(began.elapsed().as_secs_f64()),
         Err(error) => Err(error.into()),
-    }
-}
-
-impl Kind {
-    fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    /// Whether the flood is also aimed at a sending daemon: one kind is cheap to drop, the other is not.
-    fn busies_a_sender(self) -> bool {
-        matches!(self, Self::Noise | Self::ForgedData)
-    }
-
-    fn datagrams(self, captured: &Scene) -> Datagrams {
-        match self {
-            Self::Noise => Datagrams::noise(),
-            Self::WrongMac => Datagrams::wrong_macs(),
-            Self::ReplayedHandshakes => Datagrams::replayed(captured.initiations.clone()),
-            Self::WrongCookies => Datagrams::wrong_cookies(&captured.initiations),
-            Self::ReplayedData => Datagrams::replayed(captured.data.clone()),
-            Self::ForgedData => Datagrams::forged(captured.data.clone()),
-            Self::Trains => Datagrams::trains(1472),
-            Self::ShortTrains => Datagrams::trains(100),
-        }
     }
 }

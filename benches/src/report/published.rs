@@ -6,7 +6,7 @@ use convoy_lab::measure::Sample;
 use convoy_rows::row::{Row, Run};
 use convoy_rows::table;
 
-use crate::packets::CLOSED_LOOPBACK;
+use crate::packets::{CLOSED_LOOPBACK, SEND_TO};
 use crate::record::{BELOW_SENDMSG, BOTH, COPIES, SENDS};
 use crate::speedtest::{SEGMENTS_PER_SEND, UPLOAD};
 
@@ -112,7 +112,7 @@ fn flatness(run: &Run) -> Option<String> {
     let rate_at = |size: f64| {
         let rates = run.select(|row| {
             let is_sent = row.is_of(CLOSED_LOOPBACK, ("sent", "kpps"));
-            is_sent && row.contender == "send_to" && row.at == Some(size)
+            is_sent && row.contender == SEND_TO && row.at == Some(size)
         });
         Some(Sample::of(rates)?.median)
     };

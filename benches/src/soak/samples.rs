@@ -1,6 +1,6 @@
 //! Observations of a run, and their rows: a sample of every daemon each second, handshakes, and round trips.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use convoy_rows::plot::EVENTS;
 use convoy_rows::row::{Row, Run};
 
 use super::events::{Event, wg};
-use super::hub::{Hub, SPOKES};
 use super::streams::{Load, STREAMS, Stream};
+use super::{Hub, SPOKES};
 
 /// Seconds between two readings of the handshakes: no session renews more often than every five seconds.
 const HANDSHAKES_EVERY: u64 = 4;
@@ -37,7 +37,7 @@ pub(super) struct Observed {
     pub(super) events: Vec<Event>,
     pub(super) streams: Vec<Stream>,
     /// Handshakes of the hub: the spoke, and the time in seconds since 1970-01-01 UTC.
-    pub(super) handshakes: Vec<(u8, u64)>,
+    pub(super) handshakes: BTreeSet<(u8, u64)>,
     /// The daemon that ended early, and the end of its log.
     pub(super) death: Option<String>,
     /// One sample per second.
@@ -72,12 +72,19 @@ impl Observed {
             };
             add("TCP goodput", "spokes to hub", "Mbit/s", sample.up_mbps);
             add("TCP goodput", "hub to spokes", "Mbit/s", sample.down_mbps);
-            if let Some(latency) = sample.latency {
-                let [median, p99] =
-                    [latency.median_ms, latency.p99_ms].map(|ms| ms.unwrap_or(f64::NAN));
-                add("round trip", "median", "ms", median);
-                add("round trip", "p99", "ms", p99);
-            }
+            let ms = |of: fn(&LatencyReport) -> Option<f64>| sample.latency.as_ref().and_then(of);
+            add(
+                "round trip",
+                "median",
+                "ms",
+                ms(|it| it.median_ms).unwrap_or(f64::NAN),
+            );
+            add(
+                "round trip",
+                "p99",
+                "ms",
+                ms(|it| it.p99_ms).unwrap_or(f64::NAN),
+            );
             for (place, (daemon, usage)) in self.daemons.iter().zip(&sample.usage).enumerate() {
                 let mib = usage.resident_kib as f64 / 1_024.0;
                 add("memory, VmRSS", daemon, "MiB", mib);
@@ -154,12 +161,14 @@ fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> Result<Sample> {
     };
     let mut ours = process::cpu_time(Pid::this())?;
     for (number, end) in hub.daemons().enumerate() {
-        let pid = end.daemon.pid();
-        // First, so that the descriptor for requesting counters does not count.
-        let usage = process::usage(pid).with_context(|| log_tail(end))?;
-        let cpu = process::cpu_time(pid).with_context(|| log_tail(end))?;
-        let counters = measure::counters(&end.daemon).with_context(|| log_tail(end))?;
-        let counters = counters.context("the daemon is not Convoy")?;
+        let read = || {
+            let pid = end.daemon.pid();
+            // Counters last: the descriptor for requesting them does not count.
+            let (usage, cpu) = (process::usage(pid)?, process::cpu_time(pid)?);
+            let counters = measure::counters(&end.daemon)?;
+            anyhow::Ok((usage, cpu, counters.context("the daemon is not Convoy")?))
+        };
+        let (usage, cpu, counters) = read().with_context(|| log_tail(end))?;
         sample.usage.push(usage);
         if let Some(then) = totals.counters.get(number) {
             for (reason, count) in counters.since(then).drops {
@@ -182,15 +191,13 @@ fn rounded(value: f64, to: f64) -> f64 {
     (value * to).round() / to
 }
 
-/// Parses `wg show IFACE latest-handshakes`, and adds each handshake once.
-fn take_handshakes(seen: &mut Vec<(u8, u64)>, shown: &str, spokes: &[(u8, String)]) {
+/// Parses `wg show IFACE latest-handshakes`, and adds each handshake.
+fn take_handshakes(seen: &mut BTreeSet<(u8, u64)>, shown: &str, spokes: &[(u8, String)]) {
     for (key, time) in shown.lines().filter_map(|line| line.split_once('\t')) {
         let spoke = spokes.iter().find(|(_, known)| known == key);
         // 0 stands for a peer without a handshake.
-        if let (Some(&(spoke, _)), Ok(unix_s @ 1..)) = (spoke, time.trim().parse())
-            && !seen.contains(&(spoke, unix_s))
-        {
-            seen.push((spoke, unix_s));
+        if let (Some(&(spoke, _)), Ok(unix_s @ 1..)) = (spoke, time.trim().parse()) {
+            seen.insert((spoke, unix_s));
         }
     }
 }
@@ -236,11 +243,11 @@ mod tests {
     #[test]
     fn each_handshake_is_taken_once_and_none_from_a_peer_without() {
         let spokes = [(2, "aa=".to_owned()), (3, "bb=".to_owned())];
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         for shown in ["aa=\t17\nbb=\t0\ncc=\t19\n", "aa=\t17\nbb=\t18\n"] {
             take_handshakes(&mut seen, shown, &spokes);
         }
-        assert_eq!(seen, [(2, 17), (3, 18)]);
+        assert_eq!(seen, [(2, 17), (3, 18)].into());
     }
 
     #[test]

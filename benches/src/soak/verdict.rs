@@ -4,13 +4,12 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use convoy_lab::measure::process::Usage;
 use itertools::Itertools as _;
 
+use super::SPOKES;
 use super::events::{Event, Kind};
-use super::hub::SPOKES;
 use super::samples::{Observed, Sample};
 use super::streams::Stream;
 
@@ -44,8 +43,6 @@ const LOST_PERCENT: f64 = 0.1;
 /// Seconds in which the kernel sends packets of its own on new interfaces.
 const STARTING: f64 = 10.0;
 
-/// One verdict.
-#[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) what: &'static str,
     pub(super) passed: bool,
@@ -53,22 +50,22 @@ pub(super) struct Verdict {
     bound: String,
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Verdict {
+    pub(super) fn text(&self) -> String {
+        let Self {
+            what, found, bound, ..
+        } = self;
         let passed = if self.passed { "yes" } else { "**no**" };
-        let (what, found, bound) = (&self.what, &self.found, &self.bound);
-        write!(f, "{what}: {passed}. {found} (bound: {bound}).")
+        format!("{what}: {passed}. {found} (bound: {bound}).")
     }
 }
 
 /// Whether the bound is met, and the finding.
 type Finding = (bool, String);
 
-/// All verdicts on a run.
 pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
-    let memory = courses(observed, |usage| usage.resident_kib);
-    let descriptors = courses(observed, |usage| usage.descriptors);
-    let threads = courses(observed, |usage| usage.threads);
+    let each = |of, judge| of_each(observed, of, judge);
+    let memory: fn(&Usage) -> u64 = |usage| usage.resident_kib;
     let [median, p99, lost] = round_trips(observed);
     let number = "the same number in the last tenth as in the first; never 8 more";
     #[rustfmt::skip]
@@ -79,10 +76,10 @@ pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
         ("handshakes renewed", handshakes(observed), format!("each spoke by age; none older than {OLDEST} s")),
         ("data verified", data(observed), "every byte arrives as it was sent".to_owned()),
         ("streams go on", silence(observed), format!("{SILENT_SECONDS} s, except during a cable's outage")),
-        ("memory flat (VmRSS, KiB)", growth(&memory), format!("{GROWTH_KIB} KiB more in the last tenth than in the first")),
-        ("memory has no trend", slope(&memory), format!("{KIB_PER_MINUTE} KiB per minute")),
-        ("descriptors flat", flat(&descriptors), number.to_owned()),
-        ("threads flat", flat(&threads), number.to_owned()),
+        ("memory flat (VmRSS, KiB)", each(memory, growth), format!("{GROWTH_KIB} KiB more in the last tenth than in the first")),
+        ("memory has no trend", each(memory, slope), format!("{KIB_PER_MINUTE} KiB per minute")),
+        ("descriptors flat", each(|usage| usage.descriptors, flat), number.to_owned()),
+        ("threads flat", each(|usage| usage.threads, flat), number.to_owned()),
         ("round trip under load, median", median, format!("{MEDIAN_MS} ms")),
         ("round trip under load, p99", p99, format!("{P99_MS} ms in 19 of 20 quiet seconds")),
         ("probes come back", lost, format!("{LOST_PERCENT} % lost")),
@@ -116,15 +113,15 @@ fn undisturbed(observed: &Observed) -> Finding {
     (latest <= LATE && percent <= OTHERS_PERCENT, found)
 }
 
-/// Every planned event took place.
 fn events(observed: &Observed) -> Finding {
-    let events = observed.events.iter();
-    match &events
+    let events = &observed.events;
+    let failed: Vec<_> = events
+        .iter()
         .filter(|event| event.error.is_some())
-        .collect::<Vec<_>>()[..]
-    {
-        [] => (true, format!("{} events", observed.events.len())),
-        failed => (false, format!("failed: {failed:?}")),
+        .collect();
+    match failed.is_empty() {
+        true => (true, format!("{} events", events.len())),
+        false => (false, format!("failed: {failed:?}")),
     }
 }
 
@@ -149,26 +146,20 @@ fn handshakes(observed: &Observed) -> Finding {
 fn ages(observed: &Observed, spoke: u8) -> Vec<u64> {
     let own = observed.handshakes.iter().filter(|it| it.0 == spoke);
     let end = observed.began_unix_s + observed.secs;
-    let times = own
-        .map(|(_, unix_s)| *unix_s)
-        .sorted_unstable()
-        .chain([end]);
-    let ages = times
-        .tuple_windows()
-        .map(|(one, next)| next.saturating_sub(one));
-    ages.collect()
+    let times = own.map(|(_, unix_s)| *unix_s).chain([end]);
+    let ages = times.tuple_windows();
+    ages.map(|(one, next)| next.saturating_sub(one)).collect()
 }
 
-/// All bytes sent have arrived unaltered.
 fn data(observed: &Observed) -> Finding {
     let streams = &observed.streams;
     let is_broken = |it: &&Stream| it.error.is_some() || it.verified_bytes != it.sent_bytes;
     let broken: Vec<_> = streams.iter().filter(is_broken).collect();
     let (count, bytes) = (streams.len(), streams.iter().map(|it| it.verified_bytes));
     let gigabytes = bytes.sum::<u64>() as f64 / 1e9;
-    match &broken[..] {
-        [] => (count > 0, format!("{gigabytes:.1} GB over {count} streams")),
-        broken => (false, format!("{gigabytes:.1} GB; {broken:?}")),
+    match broken.is_empty() {
+        true => (count > 0, format!("{gigabytes:.1} GB over {count} streams")),
+        false => (false, format!("{gigabytes:.1} GB; {broken:?}")),
     }
 }
 
@@ -196,69 +187,54 @@ fn silence(observed: &Observed) -> Finding {
     (longest.0 < SILENT_SECONDS - LATE, longest.1)
 }
 
-/// Median memory of the last tenth minus that of the first.
-fn growth(memory: &[Course<'_>]) -> Finding {
-    of_each(memory, |Course { first, last, .. }| {
-        let growth = last - first;
-        (growth <= GROWTH_KIB, format!("{growth:+.0} of {first:.0}"))
-    })
-}
-
-/// The memory trend from the first tenth to the last.
-fn slope(memory: &[Course<'_>]) -> Finding {
-    of_each(memory, |it| {
-        let slope = (it.last - it.first) / (0.9 * it.seconds as f64 / 60.0);
-        match it.seconds < SLOPE_SECONDS {
-            true => (true, "(too short a run)".to_owned()),
-            false => (slope <= KIB_PER_MINUTE, format!("{slope:+.1}")),
-        }
-    })
-}
-
-/// As many at the end as after the warm-up, and never many more.
-fn flat(courses: &[Course<'_>]) -> Finding {
-    of_each(courses, |it| {
-        let (first, last, most) = (it.first, it.last, it.most);
-        let is_flat = first == last && most <= last + MOMENTARY;
-        (is_flat, format!("{first} → {last} (most {most})"))
-    })
-}
-
-/// Passes if every daemon passes.
-fn of_each(courses: &[Course<'_>], judge: impl Fn(&Course<'_>) -> Finding) -> Finding {
-    let judged = courses.iter().map(|course| {
-        let (passed, found) = judge(course);
-        (passed, format!("{} {found}", course.daemon))
-    });
-    let (passed, found): (Vec<_>, Vec<_>) = judged.unzip();
-    (!passed.contains(&false), found.join(", "))
-}
-
 /// One figure of one daemon after the warm-up: its maximum, and the medians of the first and the last tenth.
-struct Course<'a> {
-    daemon: &'a str,
+struct Course {
     seconds: usize,
     most: f64,
     first: f64,
     last: f64,
 }
 
-fn courses(observed: &Observed, of: fn(&Usage) -> u64) -> Vec<Course<'_>> {
+/// Passes if a figure of every daemon passes.
+fn of_each(observed: &Observed, of: fn(&Usage) -> u64, judge: fn(&Course) -> Finding) -> Finding {
     let warm_up = WARM_UP.min(observed.secs as f64 / 4.0);
-    let course = |(number, daemon)| {
+    let judged = observed.daemons.iter().enumerate().map(|(number, daemon)| {
         let samples = observed.samples.iter().filter(|it| it.at_s > warm_up);
         let values: Vec<_> = samples.map(|it| of(&it.usage[number]) as f64).collect();
         let tenth = (values.len() / 10).clamp(10, 3_600).min(values.len());
-        Course {
-            daemon,
+        let (passed, found) = judge(&Course {
             seconds: values.len(),
             most: values.iter().copied().fold(0.0, f64::max),
             first: quantile(0.5, values.iter().take(tenth).copied()),
             last: quantile(0.5, values.iter().rev().take(tenth).copied()),
-        }
-    };
-    let daemons = observed.daemons.iter().map(String::as_str);
-    daemons.enumerate().map(course).collect()
+        });
+        (passed, format!("{daemon} {found}"))
+    });
+    let (passed, found): (Vec<_>, Vec<_>) = judged.unzip();
+    (!passed.contains(&false), found.join(", "))
+}
+
+fn growth(Course { first, last, .. }: &Course) -> Finding {
+    let growth = last - first;
+    (growth <= GROWTH_KIB, format!("{growth:+.0} of {first:.0}"))
+}
+
+fn slope(it: &Course) -> Finding {
+    let slope = (it.last - it.first) / (0.9 * it.seconds as f64 / 60.0);
+    match it.seconds < SLOPE_SECONDS {
+        true => (true, "(too short a run)".to_owned()),
+        false => (slope <= KIB_PER_MINUTE, format!("{slope:+.1}")),
+    }
+}
+
+/// As many at the end as after the warm-up, and never many more.
+fn flat(
+    Course {
+        first, last, most, ..
+    }: &Course,
+) -> Finding {
+    let is_flat = first == last && *most <= last + MOMENTARY;
+    (is_flat, format!("{first} → {last} (most {most})"))
 }
 
 /// In seconds without effects of an event, round trips are short and no probe is lost; nothing retransmits UDP.

@@ -73,7 +73,7 @@ ways! {
     DerivedFx: Tuple, FxBuildHasher, FxBuildHasher;
     PackedSip: Packed, RandomState, RandomState::new();
     PackedSeededFx: Packed, FxSeededState, FxSeededState::with_seed(rand::random::<u64>() as usize);
-    PackedMultilinear: Packed, Multilinear, Multilinear(rand::random());
+    PackedMultilinear: Packed, Multilinear, Multilinear { numbers: rand::random(), taken: 0, sum: 0 };
 }
 
 #[divan::bench(types = [DerivedSip, DerivedFx, PackedSip, PackedSeededFx, PackedMultilinear], args = FLOWS)]
@@ -217,28 +217,27 @@ impl Hash for Packed {
 /// keys that were chosen without knowledge of the numbers collide with a probability of 2⁻³² (Dietzfelbinger, "Universal
 /// hashing and k-wise independent random variables via integer arithmetic without primes", 1996).
 #[derive(Clone, Copy)]
-struct Multilinear([u64; 10]);
-
-struct MultilinearHasher {
+struct Multilinear {
     numbers: [u64; 10],
     taken: usize,
     sum: u64,
 }
 
 impl BuildHasher for Multilinear {
-    type Hasher = MultilinearHasher;
+    type Hasher = Self;
 
     #[inline]
-    fn build_hasher(&self) -> MultilinearHasher {
-        MultilinearHasher {
-            numbers: self.0,
-            taken: 1,
-            sum: self.0[0],
+    fn build_hasher(&self) -> Self {
+        let (taken, sum) = (1, self.numbers[0]);
+        Self {
+            taken,
+            sum,
+            ..*self
         }
     }
 }
 
-impl Hasher for MultilinearHasher {
+impl Hasher for Multilinear {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u32((*byte).into());
