@@ -94,7 +94,6 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Runs the comparison and prints the result.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let (Some(a), Some(b)) = (&args.a, &args.b) {
         let count = if args.noise { 3 } else { 2 };
@@ -174,19 +173,21 @@ fn table(run: &Run, names: &[&str]) -> String {
     let head: String = format!(" | {}", names.join(" | ")) + &ratios.collect::<String>();
     let line = |scene: &Scene| {
         let (name, (figure, unit)) = (scene.name, scene.figure);
-        run.sample(name, first)?;
+        run.sample(name, first, scene.figure)?;
         let figure_of = |one: &&str| {
-            let sample = run.sample(name, one);
+            let sample = run.sample(name, one, scene.figure);
             cell(sample.map(|it| spread(&it, decimals(unit))))
         };
-        let ratio_of =
-            |other: &&str| cell(run.ratio(name, other, first).map(|it| ratio::text(&it)));
-        let title = [format!("{figure}, {unit}")].into_iter();
-        let cells = names
-            .iter()
-            .map(figure_of)
-            .chain(others.iter().map(ratio_of));
-        Some(title.chain(cells).collect::<Vec<_>>())
+        let ratio_of = |other: &&str| {
+            cell(
+                run.ratio(name, other, first, scene.figure)
+                    .map(|it| ratio::text(&it)),
+            )
+        };
+        let mut cells = vec![format!("{figure}, {unit}")];
+        cells.extend(names.iter().map(figure_of));
+        cells.extend(others.iter().map(ratio_of));
+        Some(cells)
     };
     let table = table::markdown(&head, scenes::SCENES.iter().filter_map(line));
     format!("{table}{RATIOS}{}", run.origin.notes.join("\n"))

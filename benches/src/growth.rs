@@ -141,7 +141,6 @@ enum Point<'a> {
     Crowd(&'a Contender, u32),
 }
 
-/// Measures, prints and writes the results.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let version = first_line(Command::new(&args.convoy).arg("--version"))?;
     let other = contender::wireguard_go(&args.peers);
@@ -156,19 +155,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             run.origin.versions.push(version);
             programs.push(other);
         }
-        None => {
-            let note = format!("**Not measured: {}**", other.name);
-            run.origin.notes.push(note);
-        }
+        None => run
+            .origin
+            .notes
+            .push(format!("**Not measured: {}**", other.name)),
     }
     let crowds = crowds.iter().cartesian_product(&programs);
     let crowds = crowds.map(|(peers, program)| Point::Crowd(program, *peers));
-    let points: Vec<_> = calls
-        .iter()
-        .copied()
-        .map(Point::Tunnel)
-        .chain(crowds)
-        .collect();
+    let tunnels = calls.iter().copied().map(Point::Tunnel);
+    let points: Vec<_> = tunnels.chain(crowds).collect();
     // Any failure ends the run: with points missing, the others would not have been measured side by side.
     perform(interleaved(&points, rounds), |(round, point)| match point {
         Point::Tunnel(call @ (mtu, peers, tests)) => {
@@ -197,10 +192,8 @@ fn measure(
     let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
     let output = speedtest::output(&args.convoy, &options)?;
     let memory = output["peak_memory_bytes"].as_f64().unwrap_or_default();
-    for (test, (scene, place)) in tests.split(',').flat_map(|test| {
-        let places = places(mtu, peers, test).into_iter();
-        places.map(move |place| (test, place))
-    }) {
+    let places = |test| places(mtu, peers, test).map(move |place| (test, place));
+    for (test, (scene, place)) in tests.split(',').flat_map(places) {
         let contender = match scene == BY_SIZE && mtu != TUNNEL_MTU {
             true => format!("{CONVOY}, MTU {mtu}"),
             false => CONVOY.to_owned(),
@@ -226,7 +219,7 @@ fn measure(
 }
 
 /// The scenes that a test in a tunnel belongs to, each with the place on its axis.
-fn places(mtu: u32, peers: u32, test: &str) -> Vec<(&'static str, u32)> {
+fn places(mtu: u32, peers: u32, test: &str) -> impl Iterator<Item = (&'static str, u32)> + use<> {
     let number = |kind| test.strip_prefix(kind)?.parse::<u32>().ok();
     let (is_usual, is_one) = (mtu == TUNNEL_MTU, test == "tcp-1");
     let places = [
@@ -236,6 +229,5 @@ fn places(mtu: u32, peers: u32, test: &str) -> Vec<(&'static str, u32)> {
         (BY_MTU, Some(mtu).filter(|_| peers == 1 && is_one)),
     ];
     let places = places.into_iter();
-    let places = places.filter_map(|(scene, place)| Some((scene, place?)));
-    places.collect()
+    places.filter_map(|(scene, place)| Some((scene, place?)))
 }

@@ -85,14 +85,8 @@ pub(crate) fn add(output: &Value, run: &mut Run) {
         }
         for end in ["sender", "receiver"] {
             for (thread, cost) in test["threads"][end].as_object().into_iter().flatten() {
-                let figure = format!("{end}'s {thread}");
-                run.push(Row::new(
-                    name,
-                    THREADS,
-                    (&figure, "CPU s/GB"),
-                    0,
-                    number(cost),
-                ));
+                let (figure, value) = (format!("{end}'s {thread}"), number(cost));
+                run.push(Row::new(name, THREADS, (&figure, "CPU s/GB"), 0, value));
             }
         }
         for scene in HISTOGRAMS.iter().filter(|_| name == UPLOAD) {
@@ -103,14 +97,9 @@ pub(crate) fn add(output: &Value, run: &mut Run) {
         }
     }
     let (bare, memory) = (&output["ceiling"]["gbps"], &output["peak_memory_bytes"]);
-    run.push(Row::new("bare veth", "", ("", "Gbit/s"), 0, number(bare)));
-    run.push(Row::new(
-        "peak memory",
-        "",
-        ("", "MB"),
-        0,
-        number(memory) / 1e6,
-    ));
+    let (bare, memory) = (number(bare), number(memory) / 1e6);
+    run.push(Row::new("bare veth", "", ("", "Gbit/s"), 0, bare));
+    run.push(Row::new("peak memory", "", ("", "MB"), 0, memory));
     let compare = &output["compare"];
     for test in list(&compare["tests"]) {
         let name = test["name"].as_str().unwrap_or_default();

@@ -83,12 +83,8 @@ struct Panel {
     lines: Vec<Line>,
 }
 
-/// One quantity along the horizontal axis; a line without a name is not in the legend.
-struct Line {
-    name: String,
-    colour: RGBColor,
-    points: Points,
-}
+/// Name, colour and points of one quantity along the horizontal axis; a line without a name is not in the legend.
+type Line = (String, RGBColor, Points);
 
 /// Kind, colour and time span of an event; events of one kind share a legend entry.
 type Mark<'a> = (&'a str, RGBColor, Range<f64>);
@@ -138,7 +134,7 @@ impl Plot {
         let (head, mut rest) = whole.split_vertically(HEAD);
         self.draw_head(&head, &run.origin.line(), &marks)?;
         let lines = panels.iter().flat_map(|panel| &panel.lines);
-        let places = lines.flat_map(|line| &line.points);
+        let places = lines.flat_map(|(.., points)| points);
         let across = self
             .x
             .1
@@ -165,11 +161,8 @@ impl Plot {
         for (name, colour) in contenders.iter().zip(COLOURS.iter().cycle()) {
             let samples = samples(rows.iter().copied().filter(|row| row.contender == *name));
             let mut add = |name: &str, colour: RGBColor, value: fn(&Sample) -> f64| {
-                lines.push(Line {
-                    name: name.to_owned(),
-                    colour,
-                    points: samples.iter().map(|(at, it)| (*at, value(it))).collect(),
-                });
+                let points = samples.iter().map(|(at, it)| (*at, value(it)));
+                lines.push((name.to_owned(), colour, points.collect()));
             };
             if self.has_range {
                 add("", GREY, |it| it.max);
@@ -246,23 +239,23 @@ impl Plot {
             let stripe = Rectangle::new(corners, colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
-        for line in &panel.lines {
-            let points = thinned(&line.points).into_iter();
+        for (_, colour, points) in &panel.lines {
+            let points = thinned(points).into_iter();
             let points = points.map(|(at, value)| (x_scale.place(at), panel.scale.place(value)));
             let points: Points = points.filter(|(_, place)| place.is_finite()).collect();
-            chart.draw_series(LineSeries::new(points.iter().copied(), line.colour))?;
+            chart.draw_series(LineSeries::new(points.iter().copied(), *colour))?;
             if points.len() <= FEW {
-                let dot = |point: &_| Circle::new(*point, 3, line.colour.filled());
+                let dot = |point: &_| Circle::new(*point, 3, colour.filled());
                 chart.draw_series(points.iter().map(dot))?;
             }
         }
         let mut right = WIDTH as i32 - 24;
-        let named = panel.lines.iter().filter(|line| !line.name.is_empty());
-        for line in named.rev() {
-            let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
+        let named = panel.lines.iter().filter(|(name, ..)| !name.is_empty());
+        for (name, colour, _) in named.rev() {
+            let style = TextStyle::from((FONT, 14).into_font()).color(colour);
             let style = style.pos(Pos::new(HPos::Right, VPos::Top));
-            area.draw(&Text::new(&line.name[..], (right, 7), style))?;
-            right -= line.name.chars().count() as i32 * LETTER + 20;
+            area.draw(&Text::new(&name[..], (right, 7), style))?;
+            right -= name.chars().count() as i32 * LETTER + 20;
         }
         Ok(())
     }
@@ -299,7 +292,7 @@ fn marks(rows: &[Row]) -> Vec<Mark<'_>> {
 impl Panel {
     /// The positions of the values that the axis can show.
     fn places(&self) -> impl Iterator<Item = f64> {
-        let points = self.lines.iter().flat_map(|line| &line.points);
+        let points = self.lines.iter().flat_map(|(.., points)| points);
         let places = points.map(|point| self.scale.place(point.1));
         places.filter(|place| place.is_finite())
     }

@@ -45,6 +45,9 @@ pub struct Run {
     pub rows: Vec<Row>,
 }
 
+/// A figure in words, and its unit.
+pub type Figure<'a> = (&'a str, &'a str);
+
 /// Units: decimals shown, and whether more is better.
 const UNITS: [(&str, usize, bool); 21] = [
     ("Gbit/s", 2, true),
@@ -88,7 +91,7 @@ impl Row {
     pub fn new(
         scene: &str,
         contender: &str,
-        (figure, unit): (&str, &str),
+        (figure, unit): Figure<'_>,
         round: u32,
         value: f64,
     ) -> Self {
@@ -117,8 +120,8 @@ impl Row {
     }
 
     /// Whether it is this figure of a scene.
-    pub fn is_of(&self, scene: &str, (figure, unit): (&str, &str)) -> bool {
-        self.scene == scene && self.figure == figure && self.unit == unit
+    pub fn is_of(&self, scene: &str, figure: Figure<'_>) -> bool {
+        self.scene == scene && self.of() == figure
     }
 
     /// Its place on the axis, or 0.
@@ -126,9 +129,14 @@ impl Row {
         self.at.unwrap_or_default()
     }
 
+    /// Its figure and unit.
+    pub(crate) fn of(&self) -> Figure<'_> {
+        (&self.figure, &self.unit)
+    }
+
     /// The figure with its unit.
     pub fn label(&self) -> String {
-        match (&self.figure[..], &self.unit[..]) {
+        match self.of() {
             ("", unit) => unit.to_owned(),
             (figure, "") => figure.to_owned(),
             (figure, unit) => format!("{figure}, {unit}"),
@@ -163,23 +171,24 @@ impl Run {
         rows.map(|row| row.value).collect()
     }
 
-    /// Values of a contender in a scene, by round.
-    fn values(&self, scene: &str, contender: &str) -> BTreeMap<u32, f64> {
+    /// Values of a contender's figure in a scene, by round.
+    fn values(&self, scene: &str, contender: &str, figure: Figure<'_>) -> BTreeMap<u32, f64> {
         let rows = self.rows.iter().filter(|row| row.at.is_none());
-        rows.filter(|row| row.scene == scene && row.contender == contender)
+        rows.filter(|row| row.is_of(scene, figure) && row.contender == contender)
             .map(|row| (row.round, row.value))
             .collect()
     }
 
-    /// Values of all rounds of a contender in a scene.
-    pub fn sample(&self, scene: &str, contender: &str) -> Option<Sample> {
-        Sample::of(self.values(scene, contender).into_values().collect())
+    /// Values of all rounds of a contender's figure in a scene.
+    pub fn sample(&self, scene: &str, contender: &str, figure: Figure<'_>) -> Option<Sample> {
+        let values = self.values(scene, contender, figure);
+        Sample::of(values.into_values().collect())
     }
 
-    /// Ratio of two contenders in a scene, within each round.
-    pub fn ratio(&self, scene: &str, one: &str, other: &str) -> Option<Sample> {
-        let other = self.values(scene, other);
-        let values = self.values(scene, one).into_iter();
+    /// Ratio of a figure of two contenders in a scene, within each round.
+    pub fn ratio(&self, scene: &str, one: &str, other: &str, figure: Figure<'_>) -> Option<Sample> {
+        let other = self.values(scene, other, figure);
+        let values = self.values(scene, one, figure).into_iter();
         let ratios = values.filter_map(|(round, value)| Some(value / other.get(&round)?));
         Sample::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
@@ -262,10 +271,10 @@ pub(crate) mod tests {
     fn ratios_are_taken_within_a_round_and_one_without_a_figure_is_left_out() {
         let figures: [(&str, &[f64]); 2] = [("a", &[2.0, 9.0, 8.0]), ("b", &[1.0, 3.0, 0.0])];
         let mut run = run("tcp-up", "Gbit/s", &figures);
-        let ratio = run.ratio("tcp-up", "a", "b").unwrap();
+        let ratio = run.ratio("tcp-up", "a", "b", ("figure", "Gbit/s")).unwrap();
         assert_eq!(ratio.values, [2.0, 3.0]);
         run.rows.remove(0);
-        let ratio = run.ratio("tcp-up", "a", "b").unwrap();
+        let ratio = run.ratio("tcp-up", "a", "b", ("figure", "Gbit/s")).unwrap();
         assert_eq!(ratio::text(&ratio), "3.00 (3.00–3.00)");
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of stages, their noise, and the table that shows them.
 
 use convoy_lab::measure::Sample;
-use convoy_rows::row::Run;
+use convoy_rows::row::{Row, Run};
 use convoy_rows::table::{self, cell, number, spread};
 use itertools::Itertools as _;
 
@@ -41,10 +41,8 @@ pub(super) fn table(run: &Run, is_compared: bool) -> String {
     };
     let row = |scene: String| {
         let stage = Stage::of(run, &scene);
-        let [base, head] = [BASE, HEAD].map(|name| {
-            let counted = values(run, &scene, name, INSTRUCTIONS);
-            counted.first().copied()
-        });
+        let counted = |side| Some(run.sample(&scene, side, INSTRUCTIONS)?.median);
+        let (base, head) = (counted(BASE), counted(HEAD));
         let name = scene.trim_start_matches("stages::").to_owned();
         let noise = stage.noise.map(|noise| format!("{:.1} %", noise * 100.0));
         let counted = number(head.or(base), 0);
@@ -72,22 +70,18 @@ pub(super) fn scenes(run: &Run) -> Vec<String> {
     timed.map(|row| row.scene.clone()).unique().collect()
 }
 
-fn values(run: &Run, scene: &str, contender: &str, (figure, _): (&str, &str)) -> Vec<f64> {
-    run.select(|row| row.scene == scene && row.contender == contender && row.figure == figure)
-}
-
 impl Stage {
     fn of(run: &Run, scene: &str) -> Self {
-        let [base, again, head] = [BASE, AGAIN, HEAD].map(|name| values(run, scene, name, TIME));
-        let noise = Sample::of_ratios(&base, &again).map(|ratios| {
+        let noise = run.ratio(scene, BASE, AGAIN, TIME).map(|ratios| {
             let distances = ratios.values.iter().map(|ratio| distance(*ratio));
             distances.fold(LEAST_NOISE, f64::max)
         });
+        let is_base = |row: &Row| row.is_of(scene, TIME) && row.contender != HEAD;
         Self {
-            compared: Sample::of_ratios(&head, &base),
-            base: Sample::of([base, again].concat()),
-            head: Sample::of(head),
+            base: Sample::of(run.select(is_base)),
+            head: run.sample(scene, HEAD, TIME),
             noise,
+            compared: run.ratio(scene, HEAD, BASE, TIME),
         }
     }
 
@@ -130,7 +124,6 @@ fn time(nanoseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_rows::row::Row;
 
     fn stage([base, again]: [[f64; 3]; 2], head: [f64; 3]) -> Stage {
         let mut run = Run::new(Vec::new());

@@ -77,10 +77,8 @@ fn parse(text: &str) -> Result<Vec<Timed>> {
         path.push(name);
         let median = columns.get(2).copied().unwrap_or_default();
         if depth > 0 && !median.is_empty() {
-            let nanoseconds = duration(median);
-            let nanoseconds =
-                nanoseconds.with_context(|| format!("line {number}: {median} is no duration"))?;
-            timed.push((path.join("::"), nanoseconds));
+            let reason = || format!("line {number}: {median} is no duration");
+            timed.push((path.join("::"), duration(median).with_context(reason)?));
         }
     }
     ensure!(!timed.is_empty(), "the stage benches printed no figures");

@@ -50,9 +50,9 @@ impl Tree {
         first_line(git.arg(&full))?;
         let short = full.get(..12).unwrap_or(&full).to_owned();
         // A target directory of its own: otherwise the two programs would overwrite each other.
-        Self::build(short, &tree, &directory.join("build"), with_convoy).with_context(|| {
-            format!("build {reference} (does it have `cargo bench --bench {BENCH}`?)")
-        })
+        let built = Self::build(short, &tree, &directory.join("build"), with_convoy);
+        let hint = || format!("build {reference} (does it have `cargo bench --bench {BENCH}`?)");
+        built.with_context(hint)
     }
 
     fn build(commit: String, tree: &Path, target: &Path, with_convoy: bool) -> Result<Self> {

@@ -139,9 +139,8 @@ impl Scene {
 
     /// Lines that both daemons have logged.
     pub(super) fn log_lines(&self) -> usize {
-        let ends = [&self.stand.bed.tunnel.left, self.right()];
-        let lines = ends.map(|end| end.daemon.log().lines().count());
-        lines.iter().sum()
+        let lines = |end: &End| end.daemon.log().lines().count();
+        lines(&self.stand.bed.tunnel.left) + lines(self.right())
     }
 }
 

@@ -73,10 +73,7 @@ pub(super) const TABLE: Table = Table {
     },
     corner: "busy peers, traffic",
     line: |row| format!("{}{}", row.place(), &row.scene[BUSY.len()..]),
-    column: |row| {
-        let contender = row.contender.replace("wireguard-go", "wg-go");
-        format!("{contender}: {}", row.unit)
-    },
+    column: |row| row.contender.replace("wireguard-go", "wg-go") + ": " + &row.unit,
     has_spread: false,
 };
 
@@ -188,12 +185,10 @@ impl Crowd {
         let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
         let mut trains = self.trains(traffic);
         while flow.time < window {
-            let (inside, outside) = ((&self.inside, PAYLOAD), (&self.outside, SEALED));
-            let ends = if is_up {
-                [outside, inside]
-            } else {
-                [inside, outside]
-            };
+            let mut ends = [(&self.inside, PAYLOAD), (&self.outside, SEALED)];
+            if is_up {
+                ends.reverse();
+            }
             let (cpu_before, calls_before) = self.costs(is_up)?;
             flow.carry(ends, &trains)?;
             let (cpu_after, calls_after) = self.costs(is_up)?;

@@ -10,16 +10,11 @@ use crate::packets::{CLOSED_LOOPBACK, SEND_TO};
 use crate::record::{BELOW_SENDMSG, BOTH, COPIES, SENDS};
 use crate::speedtest::{SEGMENTS_PER_SEND, UPLOAD};
 
-/// A figure in words, as published, and its counterpart in a result file.
-type Figure = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&Run) -> Option<String>,
-);
+type Answer = fn(&Run) -> Option<String>;
 
+/// Figures in words, as published, and their counterparts in result files.
 #[rustfmt::skip]
-const FIGURES: [Figure; 8] = [
+const FIGURES: [(&str, &str, &str, Answer); 8] = [
     ("gain: GSO and batches of 50, no TUN offload", "about +60 %", "speedtest-shape.jsonl", gain),
     ("gain: GSO, with TUN offload", "about +60 %", "speedtest-gso.jsonl", gain),
     ("gain: TUN offload, with GSO", "about +60 %", "speedtest-tun-offload.jsonl", gain),
@@ -51,14 +46,13 @@ pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
 
 /// The gain in throughput of the first configuration over the second.
 fn gain(run: &Run) -> Option<String> {
-    let is_rate = |row: &&Row| row.is_of(UPLOAD, ("", "Gbit/s"));
-    let mut rates = run.rows.iter().filter(is_rate);
-    let (first, last) = (rates.next()?, rates.next_back()?);
-    let [with, without] =
-        [first, last].map(|one| run.select(|row| is_rate(&row) && row.contender == one.contender));
-    let ratio = Sample::of_ratios(&with, &without)?;
+    let rate = ("", "Gbit/s");
+    let mut rates = run.rows.iter().filter(|row| row.is_of(UPLOAD, rate));
+    let (with, without) = (&rates.next()?.contender, &rates.next_back()?.contender);
+    let ratio = run.ratio(UPLOAD, with, without, rate)?;
     let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(|it| (it - 1.0) * 100.0);
-    let (with, without) = (Sample::of(with)?.median, Sample::of(without)?.median);
+    let median_of = |contender| Some(run.sample(UPLOAD, contender, rate)?.median);
+    let (with, without) = (median_of(with)?, median_of(without)?);
     Some(format!(
         "{median:+.0} % ({min:+.0} to {max:+.0} %), {without:.1} → {with:.1} Gbit/s"
     ))
@@ -66,8 +60,7 @@ fn gain(run: &Run) -> Option<String> {
 
 /// A figure of a profile, with GSO or without.
 fn profiled(run: &Run, scene: &str, contender: &str, figure: (&str, &str)) -> Option<f64> {
-    let values = run.select(|row| row.is_of(scene, figure) && row.contender == contender);
-    values.first().copied()
+    Some(run.sample(scene, contender, figure)?.median)
 }
 
 fn change(run: &Run, contender: &str) -> Option<String> {
@@ -85,8 +78,9 @@ fn sending(run: &Run) -> Option<String> {
 /// Includes the copies into the buffers: the samples cannot tell them apart.
 fn copies(run: &Run) -> Option<String> {
     let percent = profiled(run, "gso", "sender", COPIES)?;
-    let whose = "of the sender, with copies to them";
-    Some(format!("≤ {percent:.1} % {whose}"))
+    Some(format!(
+        "≤ {percent:.1} % of the sender, with copies to them"
+    ))
 }
 
 /// Tells how full the sends were; empty ones do not count.
@@ -110,10 +104,9 @@ fn batches(run: &Run) -> Option<String> {
 
 fn flatness(run: &Run) -> Option<String> {
     let rate_at = |size: f64| {
-        let rates = run.select(|row| {
-            let is_sent = row.is_of(CLOSED_LOOPBACK, ("sent", "kpps"));
-            is_sent && row.contender == SEND_TO && row.at == Some(size)
-        });
+        let sent = (CLOSED_LOOPBACK, ("sent", "kpps"));
+        let is_here = |row: &Row| row.contender == SEND_TO && row.at == Some(size);
+        let rates = run.select(|row| row.is_of(sent.0, sent.1) && is_here(row));
         Some(Sample::of(rates)?.median)
     };
     let sizes = run.rows.iter().filter_map(|row| row.at);
