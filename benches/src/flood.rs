@@ -7,14 +7,10 @@
 //!                                              TCP receiver                    TCP sender
 //! ```
 //!
-//! It measures two kinds also while TCP goes the other way, so that the attacked daemon sends.
-//!
 //! For each kind of flood it runs interleaved pairs: TCP through the tunnel while the generator aims at a closed port
-//! of the right host, then while it aims at the daemon's port. The first run shows the cost of the kernel and the
-//! generator; the ratio of the two is the daemon's cost.
-//!
-//! Then it floods the daemon with initiations whose source is the peer's own address. Each handshake that the peer
-//! starts meanwhile must succeed within seconds.
+//! of the right host, then while it aims at the daemon's port. The ratio of the two is the daemon's cost. It measures
+//! two kinds also while TCP goes the other way, so that the attacked daemon sends. Last, the source of initiations is the
+//! peer's own address, while the peer starts handshakes.
 
 mod scene;
 mod verdict;

@@ -8,8 +8,7 @@
 //!   └─────────────┘
 //! ```
 //!
-//! One thread sends as fast as it can: one datagram per call (`send_to`), 64 per call (`sendmmsg`), or one buffer per
-//! call that the kernel cuts into as many segments as fit (`UDP_SEGMENT`).
+//! One thread sends as fast as it can, in each of three ways.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};

@@ -1,8 +1,9 @@
 //! Seals batches of packets in place and opens them: as the daemon does on this CPU, and with ring alone.
 
 use convoy_aead::{Aead, Key, Open, SLOTS, SealInPlace, TAG};
-use convoy_stages::measured;
 use divan::{Bencher, counter::ItemsCount};
+
+use crate::each;
 
 const PACKETS: [usize; 5] = [16, 8, 6, 4, 1];
 const LENGTHS: [usize; 4] = [64, 512, 1420, 8920];
@@ -55,9 +56,9 @@ fn open_mixed<I: Implementation>(bencher: Bencher<'_, '_>) {
 fn seal_all<I: Implementation>(bencher: Bencher<'_, '_>, lens: &[usize]) {
     let (aead, key) = (I::aead(), Key::new(&[7; 32]));
     let mut packets: Vec<_> = lens.iter().map(|len| vec![7; len + TAG]).collect();
-    bencher
-        .counter(ItemsCount::new(lens.len()))
-        .bench_local(|| measured(|| seal_in_place(aead, &key, &mut packets)));
+    each(bencher, ItemsCount::new(lens.len()), || {
+        seal_in_place(aead, &key, &mut packets)
+    });
 }
 
 fn open_all<I: Implementation>(bencher: Bencher<'_, '_>, lens: &[usize]) {
@@ -65,17 +66,12 @@ fn open_all<I: Implementation>(bencher: Bencher<'_, '_>, lens: &[usize]) {
     let mut sealed: Vec<_> = lens.iter().map(|len| vec![7; len + TAG]).collect();
     seal_in_place(aead, &key, &mut sealed);
     let mut opened: Vec<_> = lens.iter().map(|len| vec![0; *len]).collect();
-    bencher
-        .counter(ItemsCount::new(lens.len()))
-        .bench_local(|| {
-            measured(|| {
-                let both = sealed.iter().zip(&mut opened);
-                let slots = both.map(|(sealed, opened)| {
-                    Open::new(&key, 0, sealed, opened).expect("the lengths fit")
-                });
-                aead.open(&mut slots.collect::<Vec<_>>())
-            })
-        });
+    each(bencher, ItemsCount::new(lens.len()), || {
+        let both = sealed.iter().zip(&mut opened);
+        let slots = both
+            .map(|(sealed, opened)| Open::new(&key, 0, sealed, opened).expect("the lengths fit"));
+        aead.open(&mut slots.collect::<Vec<_>>())
+    });
 }
 
 fn seal_in_place(aead: Aead, key: &Key, packets: &mut [Vec<u8>]) {

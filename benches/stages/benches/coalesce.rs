@@ -1,10 +1,10 @@
 //! Coalesces packets into a batch for the TUN, and writes it to a device that accepts everything.
 
-use convoy_stages::{measured, packets::Flow};
+use convoy_stages::packets::Flow;
 use convoy_tun::{InboundBatch, stages::Outlet};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{COALESCE, FLOW, SEGMENT_PAYLOAD, each};
+use crate::{COALESCE, FLOW, SEGMENT_PAYLOAD, each, each_of};
 
 const PACKETS: usize = 40;
 
@@ -32,10 +32,10 @@ fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
 fn write(bencher: Bencher<'_, '_>, packets: Packets) {
     let packets = packets.build();
     let (from, mut to) = (Outlet::new(COALESCE), Outlet::new(COALESCE));
-    bencher
-        .counter(ItemsCount::new(PACKETS))
-        .with_inputs(|| filled(&from, &packets))
-        .bench_local_values(|batch| measured(|| batch.map(|batch| to.write(batch))));
+    let input = || filled(&from, &packets);
+    each_of(bencher, ItemsCount::new(PACKETS), input, |batch| {
+        batch.take().map(|batch| to.write(batch))
+    });
 }
 
 fn filled(outlet: &Outlet, packets: &[Vec<u8>]) -> Option<InboundBatch> {

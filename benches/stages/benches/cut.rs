@@ -1,10 +1,10 @@
 //! From a TUN read to packets: the reader thread's part and the event loop's.
 
-use convoy_stages::{measured, packets::unsegmented};
+use convoy_stages::packets::unsegmented;
 use convoy_tun::{MAX_BATCH_PACKETS, OutboundBatch, stages::Intake};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
-use crate::{FLOW, SEGMENT_PAYLOAD, SEGMENTS, each};
+use crate::{FLOW, SEGMENT_PAYLOAD, SEGMENTS, each, each_of};
 
 /// The contents of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -35,16 +35,13 @@ fn cut(bencher: Bencher<'_, '_>, reads: Reads) {
     let intake = Intake::default();
     let reads = reads.raw();
     let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
-    bencher
-        .with_inputs(|| intake.batch(&reads))
-        .input_counter(|batch| ItemsCount::new(batch.as_ref().map_or(0, OutboundBatch::packets)))
-        .bench_local_refs(|batch| {
-            measured(|| {
-                while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
-                    black_box(packet.bytes());
-                }
-            });
-        });
+    let packets = intake.batch(&reads).map_or(0, |batch| batch.packets());
+    let input = || intake.batch(&reads);
+    each_of(bencher, ItemsCount::new(packets), input, |batch| {
+        while let Some(packet) = batch.as_mut().and_then(OutboundBatch::next) {
+            black_box(packet.bytes());
+        }
+    });
 }
 
 impl Reads {

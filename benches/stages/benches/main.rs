@@ -61,6 +61,17 @@ fn each<T>(bencher: Bencher<'_, '_>, counter: impl IntoCounter, mut stage: impl 
     bencher.bench_local(|| measured(&mut stage));
 }
 
+/// The same with a new input each time.
+fn each_of<I, T>(
+    bencher: Bencher<'_, '_>,
+    counter: impl IntoCounter,
+    input: impl FnMut() -> I,
+    mut stage: impl FnMut(&mut I) -> T,
+) {
+    let bencher = bencher.counter(counter).with_inputs(input);
+    bencher.bench_local_refs(|input| measured(|| stage(input)));
+}
+
 fn main() {
     divan::main();
 }

@@ -4,12 +4,12 @@ use std::io;
 
 use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
 use convoy_proto::Staging;
-use convoy_stages::{HERE, Kept, NOW, THERE, connected, datagrams_from, measured, packets::Flow};
+use convoy_stages::{HERE, Kept, NOW, THERE, connected, datagrams_from, packets::Flow};
 use convoy_tun::stages::{Intake, Outlet};
 use convoy_tunnel::adapters::{BatchFromTun, ToTun, ToUdp};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
-use crate::{COALESCE, SEGMENT_PAYLOAD, SEGMENTS};
+use crate::{COALESCE, SEGMENT_PAYLOAD, SEGMENTS, each_of};
 
 /// A super-packet: cut, routed, encrypted, queued and flushed.
 #[divan::bench]
@@ -20,19 +20,15 @@ fn outbound(bencher: Bencher<'_, '_>) {
     let mut queues = [GsoQueue::default(), GsoQueue::default()];
     let mut flusher = Flusher::new(true);
     let mut staging = Staging::default();
-    bencher
-        .counter(ItemsCount::new(SEGMENTS))
-        .with_inputs(|| intake.batch(&[&read]))
-        .bench_local_refs(|batch| {
-            measured(|| {
-                let mut sink = ToUdp::new(queues.each_mut(), [true; 2]);
-                if let Some(batch) = batch {
-                    let mut packets = BatchFromTun(batch, SEGMENTS);
-                    here.handle_outbound(&mut packets, NOW, &mut staging, &mut sink);
-                }
-                flusher.flush(&mut queues[0], &mut NoSocket, NOW)
-            })
-        });
+    let input = || intake.batch(&[&read]);
+    each_of(bencher, ItemsCount::new(SEGMENTS), input, |batch| {
+        let mut sink = ToUdp::new(queues.each_mut(), [true; 2]);
+        if let Some(batch) = batch {
+            let mut packets = BatchFromTun(batch, SEGMENTS);
+            here.handle_outbound(&mut packets, NOW, &mut staging, &mut sink);
+        }
+        flusher.flush(&mut queues[0], &mut NoSocket, NOW)
+    });
 }
 
 /// The datagrams of that super-packet: session lookup, decryption, replay window, coalescing, write.
@@ -43,25 +39,21 @@ fn inbound(bencher: Bencher<'_, '_>) {
     let read = super_packet();
     let mut outlet = Outlet::new(COALESCE);
     let mut staging = Staging::default();
-    bencher
-        .counter(ItemsCount::new(SEGMENTS))
-        .with_inputs(|| {
-            let mut batch = intake.batch(&[&read]);
-            let mut datagrams = Kept::default();
-            if let Some(batch) = &mut batch {
-                let mut packets = BatchFromTun(batch, SEGMENTS);
-                here.handle_outbound(&mut packets, NOW, &mut staging, &mut datagrams);
-            }
-            datagrams.0
-        })
-        .bench_local_refs(|datagrams| {
-            measured(|| {
-                let mut batch = outlet.take();
-                let mut sink = ToTun(batch.as_mut());
-                let _ = there.handle_inbound(datagrams_from(HERE, &*datagrams), NOW, &mut sink);
-                batch.map(|batch| outlet.write(batch))
-            })
-        });
+    let input = || {
+        let mut batch = intake.batch(&[&read]);
+        let mut datagrams = Kept::default();
+        if let Some(batch) = &mut batch {
+            let mut packets = BatchFromTun(batch, SEGMENTS);
+            here.handle_outbound(&mut packets, NOW, &mut staging, &mut datagrams);
+        }
+        datagrams.0
+    };
+    each_of(bencher, ItemsCount::new(SEGMENTS), input, |datagrams| {
+        let mut batch = outlet.take();
+        let mut sink = ToTun(batch.as_mut());
+        let _ = there.handle_inbound(datagrams_from(HERE, &*datagrams), NOW, &mut sink);
+        batch.map(|batch| outlet.write(batch))
+    });
 }
 
 fn super_packet() -> Vec<u8> {

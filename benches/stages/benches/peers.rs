@@ -5,7 +5,7 @@ use convoy_proto::{Node, Staging};
 use convoy_stages::{Host, NOW, Nowhere, Packet, measured, receive, sealed, shake_hands};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::each;
+use crate::{each, each_of};
 
 const HUB: Host = Host(0);
 const PEERS: [u32; 3] = [1, 100, 10_000];
@@ -25,10 +25,10 @@ fn outbound_to_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
 fn inbound_from_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
     let (mut hub, mut spoke, busy) = one_busy(peers);
     let mut packet = Packet::between(busy.inner(), HUB.inner(), LEN);
-    bencher
-        .counter(ItemsCount::new(1u32))
-        .with_inputs(|| sealed(&mut spoke, &mut packet))
-        .bench_local_refs(|datagram| measured(|| receive(&mut hub, datagram, busy, NOW)));
+    let input = || sealed(&mut spoke, &mut packet);
+    each_of(bencher, ItemsCount::new(1u32), input, |datagram| {
+        receive(&mut hub, datagram, busy, NOW)
+    });
 }
 
 #[divan::bench(args = PEERS, sample_count = 20, sample_size = 20_000)]
