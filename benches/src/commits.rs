@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use convoy_rows::ratio;
-use convoy_rows::row::{Run, decimals};
+use convoy_rows::row::{Run, properties};
 use convoy_rows::section::Section;
 use convoy_rows::table::{self, cell, spread};
 use itertools::Itertools as _;
@@ -176,7 +176,7 @@ fn table(run: &Run, names: &[&str]) -> String {
         run.sample(name, first, scene.figure)?;
         let figure_of = |one: &&str| {
             let sample = run.sample(name, one, scene.figure);
-            cell(sample.map(|it| spread(&it, decimals(unit))))
+            cell(sample.map(|it| spread(&it, properties(unit).0)))
         };
         let ratio_of = |other: &&str| {
             cell(

@@ -67,7 +67,6 @@ overlap the groups. On a veth, a send includes delivery to the receiver's socket
 outside the kernel: packets into the stack buffer, from it into the queue, and received packets into the writer's batch.",
 };
 
-/// Runs the program and records its result.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let tools = [&args.command[0][..]].into_iter();
     let tools = tools.chain(args.profiles.is_some().then_some("perf"));

@@ -53,12 +53,11 @@ const SECTIONS: [&Section; 7] = [
 /// The page, and its pictures by file name.
 type Page = (String, Vec<(&'static str, String)>);
 
-/// Writes the page, or checks that it is current.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (text, pictures) = page(&args.results)?;
     let pictures = pictures.into_iter();
     let pictures = pictures.map(|(file, svg)| (args.results.join(file), svg));
-    for (file, text) in [(args.out.clone(), text)].into_iter().chain(pictures) {
+    for (file, text) in pictures.chain([(args.out.clone(), text)]) {
         if args.check {
             let is_equal = fs::read(&file).is_ok_and(|present| present == text.as_bytes());
             let file = file.display();

@@ -19,7 +19,7 @@ mod streams;
 mod verdict;
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -178,14 +178,6 @@ impl Hub {
     /// The hub, then the spokes.
     fn daemons(&self) -> impl Iterator<Item = &End> {
         std::iter::once(&self.hub).chain(&self.spokes)
-    }
-
-    /// The address at which a spoke's streams reach the hub inside the tunnel.
-    fn address_for(&self, spoke: u8) -> IpAddr {
-        match spoke.is_multiple_of(2) {
-            true => self.hub.inner_v4(),
-            false => self.hub.inner_v6(),
-        }
     }
 }
 

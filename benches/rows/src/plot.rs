@@ -31,10 +31,9 @@ pub struct Plot {
 type Panels = &'static [(&'static str, &'static str, Scale)];
 
 /// Scale of an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// From zero.
-    #[default]
     Linear,
     /// Logarithmic, by powers of ten; values that are not positive are omitted.
     Logarithmic,

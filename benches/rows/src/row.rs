@@ -74,16 +74,9 @@ const UNITS: [(&str, usize, bool); 21] = [
 ];
 
 /// Decimals shown of values in a unit, and whether more of it is better.
-pub(crate) fn properties(unit: &str) -> (usize, bool) {
-    let known = UNITS.iter().find(|(name, ..)| *name == unit);
-    known.map_or((0, true), |(_, decimals, is_more_better)| {
-        (*decimals, *is_more_better)
-    })
-}
-
-/// Decimals shown of values in a unit.
-pub fn decimals(unit: &str) -> usize {
-    properties(unit).0
+pub fn properties(unit: &str) -> (usize, bool) {
+    let known = UNITS.into_iter().find(|(name, ..)| *name == unit);
+    known.map_or((0, true), |(_, decimals, is_better)| (decimals, is_better))
 }
 
 impl Row {

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table as Drawn, presets::ASCII_MARKDOWN};
 use convoy_lab::measure::Sample;
 use itertools::Itertools as _;
 
-use crate::row::{Row, decimals};
+use crate::row::{Row, properties};
 
 /// Medians of rows, by two of their properties.
 pub struct Table {
@@ -53,7 +53,7 @@ impl Table {
         let Some(sample) = Sample::of(rows.iter().map(|row| row.value).collect()) else {
             return cell(None::<f64>);
         };
-        let decimals = decimals(&rows[0].unit);
+        let (decimals, _) = properties(&rows[0].unit);
         let is_limited = rows.iter().any(|row| row.is_limited);
         let mark = if is_limited { "\\*" } else { "" };
         match self.has_spread {

@@ -104,21 +104,17 @@ impl Stage {
 
     fn time(&self, of: &Option<Sample>) -> String {
         let shown = of.as_ref().filter(|_| self.is_clear());
-        cell(shown.map(|sample| time(sample.median)))
+        cell(shown.map(|sample| match sample.median {
+            ns if ns < 1e3 => format!("{ns:.1} ns"),
+            ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
+            ns => format!("{:.2} ms", ns / 1e6),
+        }))
     }
 }
 
 /// Returns the distance of a ratio from 1, in either direction: 2 and ½ give the same.
 fn distance(ratio: f64) -> f64 {
     ratio.max(1.0 / ratio) - 1.0
-}
-
-fn time(nanoseconds: f64) -> String {
-    match nanoseconds {
-        ns if ns < 1e3 => format!("{ns:.1} ns"),
-        ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
-        ns => format!("{:.2} ms", ns / 1e6),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Figures that others have published about GSO, batches and copies, beside the same figures measured here.
 
+use std::iter::repeat_n;
 use std::path::Path;
 
 use convoy_lab::measure::Sample;
@@ -86,17 +87,18 @@ fn copies(run: &Run) -> Option<String> {
 /// Tells how full the sends were; empty ones do not count.
 fn batches(run: &Run) -> Option<String> {
     let rows = run.rows.iter().filter(|row| row.scene == SEGMENTS_PER_SEND);
-    let mut sizes: Vec<_> = rows.map(|row| (row.place(), row.value)).collect();
-    sizes.retain(|(size, _)| *size > 0.0);
-    let times = |is_in: &dyn Fn(f64) -> bool| -> f64 {
-        let counted = sizes.iter().filter(|(size, _)| is_in(*size));
-        counted.map(|(_, times)| times).sum()
+    let rows = rows.filter(|row| row.place() > 0.0);
+    let sizes = rows.flat_map(|row| repeat_n(row.place(), row.value as usize));
+    let sizes = Sample::of(sizes.collect())?;
+    let percent = |is_in: fn(f64) -> bool| {
+        let count = sizes.values.iter().filter(|size| is_in(**size)).count();
+        100.0 * count as f64 / sizes.values.len() as f64
     };
-    let share = |is_in: &dyn Fn(f64) -> bool| times(is_in) / times(&|_| true);
-    let is_middle = |size: &f64| share(&|it| it <= *size) >= 0.5;
-    let median = sizes.iter().map(|(size, _)| *size).find(is_middle)?;
-    let within = share(&|it| (10.0..=20.0).contains(&it)) * 100.0;
-    let above = share(&|it| it > 20.0) * 100.0;
+    let (within, above) = (
+        percent(|it| (10.0..=20.0).contains(&it)),
+        percent(|it| it > 20.0),
+    );
+    let median = sizes.median;
     Some(format!(
         "median {median}; {within:.0} % in 10 to 20, {above:.0} % above"
     ))

@@ -12,8 +12,6 @@ use super::streams::Load;
 use super::{CABLE, Hub, PORT, SPOKES};
 use crate::programs;
 
-/// Seconds of each minute at which the events of each kind begin.
-const SECONDS: [(u64, Kind); 3] = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
 /// Seconds before the end in which no event begins.
 const LAST: u64 = 8;
 /// Number of ports that the hub uses in turn, starting at [`PORT`].
@@ -22,27 +20,22 @@ const PORTS: u16 = 100;
 const OUTAGE: Duration = Duration::from_secs(2);
 const ABSENCE: Duration = Duration::from_secs(1);
 
-/// A kind of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// The hub switches to another port.
-    Port,
-    /// A spoke's cable is unplugged.
-    Flap,
-    /// `wg syncconf` removes a peer from the hub and restores it.
-    Syncconf,
-}
+/// A kind of event: its name in the rows, the second of each minute at which it begins, and the reasons for which a daemon
+/// may then drop packets.
+pub(super) type Kind = (&'static str, u64, &'static [&'static str]);
 
-impl Kind {
-    /// Its name in the rows.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Port => "port change",
-            Self::Flap => "flap",
-            Self::Syncconf => "syncconf",
-        }
-    }
-}
+/// The hub switches to another port. Datagrams to the former one are lost.
+pub(super) const PORT_CHANGE: Kind = ("port change", 10, &["outbound_send_failed"]);
+/// A spoke's cable is unplugged. No route leads through it.
+pub(super) const FLAP: Kind = ("flap", 30, PORT_CHANGE.2);
+/// `wg syncconf` removes a peer from the hub and restores it. Packets for it, its datagrams and crossing handshakes are
+/// lost.
+#[rustfmt::skip]
+pub(super) const SYNCCONF: Kind = ("syncconf", 50, &[
+    "outbound_no_route", "outbound_peer_removed", "outbound_held_overflow",
+    "inbound_unknown_session", "inbound_unknown_peer",
+]);
+const KINDS: [Kind; 3] = [PORT_CHANGE, FLAP, SYNCCONF];
 
 /// An event that took place.
 #[derive(Clone, Debug)]
@@ -65,15 +58,15 @@ pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
         }
         let from_s = load.now();
         let outcome = match kind {
-            Kind::Port => change_port(&hub.hub, PORT + (1 + at / 60) as u16 % PORTS),
-            Kind::Flap => flap(&hub.spokes[number]),
-            Kind::Syncconf => remove_and_restore(&hub.hub, &hub.spokes[number]),
+            PORT_CHANGE => change_port(&hub.hub, PORT + (1 + at / 60) as u16 % PORTS),
+            FLAP => flap(&hub.spokes[number]),
+            _ => remove_and_restore(&hub.hub, &hub.spokes[number]),
         };
         let event = Event {
             from_s,
             until_s: load.now(),
             kind,
-            spoke: (kind != Kind::Port).then_some(SPOKES[number]),
+            spoke: (kind != PORT_CHANGE).then_some(SPOKES[number]),
             error: outcome.err().map(|error| format!("{error:#}")),
         };
         println!("{event:?}");
@@ -85,36 +78,33 @@ pub(super) fn carry_out(hub: &Hub, load: &Load, secs: u64) -> Vec<Event> {
 /// Second, kind and spoke (counted from 0) of each event; the spoke changes every minute.
 fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
     let events = (0..=secs / 60).flat_map(|minute| {
-        SECONDS.map(move |(second, kind)| {
+        KINDS.map(move |kind| {
             // Within a minute, no spoke loses both its cable and its sessions.
-            let shift = if kind == Kind::Syncconf { 2 } else { 0 };
+            let shift = if kind == SYNCCONF { 2 } else { 0 };
             let spoke = (minute as usize + shift) % SPOKES.len();
-            (minute * 60 + second, kind, spoke)
+            (minute * 60 + kind.1, kind, spoke)
         })
     });
     events.filter(move |(at, _, _)| at + LAST < secs)
 }
 
-/// Switches the hub to another port; the spokes follow once they receive from it.
+/// The spokes follow once they receive from the new port.
 fn change_port(hub: &End, port: u16) -> Result<()> {
     wg(hub, "set", &["listen-port", &port.to_string()])?;
     Ok(hub.daemon.wait_until_listening(port)?)
 }
 
-/// Unplugs a spoke's cable for a while.
 fn flap(spoke: &End) -> Result<()> {
     spoke.namespace.link().set_down(CABLE)?;
     thread::sleep(OUTAGE);
     Ok(spoke.namespace.link().set_up(CABLE)?)
 }
 
-/// Removes a peer from the hub for a while.
 fn remove_and_restore(hub: &End, peer: &End) -> Result<()> {
     let syncconf = |configuration: &str| -> Result<()> {
         let mut file = NamedTempFile::new()?;
         file.write_all(configuration.as_bytes())?;
-        wg(hub, "syncconf", &[&file.path().to_string_lossy()])?;
-        Ok(())
+        wg(hub, "syncconf", &[&file.path().to_string_lossy()]).map(drop)
     };
     let with = wg(hub, "showconf", &[])?;
     let key = peer.keys.public_base64();
@@ -138,7 +128,7 @@ mod tests {
 
     #[test]
     fn each_minute_has_every_kind_once_and_no_event_is_shortly_before_the_end() {
-        for (_, kind) in SECONDS {
+        for kind in KINDS {
             let of_kind: Vec<_> = schedule(600).filter(|(_, it, _)| *it == kind).collect();
             assert!(of_kind.iter().map(|(at, _, _)| at / 60).eq(0..10));
             assert!((0..4).all(|spoke| of_kind.iter().any(|(_, _, it)| *it == spoke)));

@@ -1,7 +1,7 @@
 //! TCP in both directions at once between the hub and the spokes, with every byte compared.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,8 +51,11 @@ pub(super) struct Load {
 /// Opens a TCP connection through the tunnel, from a spoke (counted from 0) to the hub: one stream up and one down.
 pub(super) fn open(hub: &Hub, number: usize) -> Result<[Sockets; 2]> {
     let spoke = SPOKES[number];
-    let address = SocketAddr::new(hub.address_for(spoke), 0);
-    let listener = hub.hub.namespace.run(|| TcpListener::bind(address))?;
+    let address = match spoke.is_multiple_of(2) {
+        true => hub.hub.inner_v4(),
+        false => hub.hub.inner_v6(),
+    };
+    let listener = hub.hub.namespace.run(|| TcpListener::bind((address, 0)))?;
     let listener = listener.context("listen at the hub")?;
     let to = listener.local_addr()?;
     let connect = || TcpStream::connect_timeout(&to, CONNECT_PATIENCE);

@@ -9,7 +9,7 @@ use convoy_lab::measure::process::Usage;
 use itertools::Itertools as _;
 
 use super::SPOKES;
-use super::events::{Event, Kind};
+use super::events::{Event, FLAP};
 use super::samples::{Observed, Sample};
 use super::streams::Stream;
 
@@ -167,7 +167,7 @@ fn data(observed: &Observed) -> Finding {
 fn silence(observed: &Observed) -> Finding {
     let mut longest = (0.0, "none".to_owned());
     for (number, stream) in observed.streams.iter().enumerate() {
-        let is_outage = |it: &&Event| it.kind == Kind::Flap && it.spoke == Some(stream.spoke);
+        let is_outage = |it: &&Event| it.kind == FLAP && it.spoke == Some(stream.spoke);
         let mut length = 0.0;
         for sample in &observed.samples {
             let (from, until) = (sample.at_s - 1.0, sample.at_s);
@@ -271,9 +271,8 @@ fn drops(observed: &Observed) -> Finding {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &observed.samples {
         for (reason, count) in &sample.drops {
-            let explains = |event: &Event| {
-                is_felt(event, sample) && reasons(event.kind).contains(&reason.as_str())
-            };
+            let explains =
+                |event: &Event| is_felt(event, sample) && event.kind.2.contains(&reason.as_str());
             // On a new interface the kernel joins multicast groups, to which no peer routes.
             let is_of_start = sample.at_s < STARTING && reason == "outbound_no_route";
             let group = match is_of_start || observed.events.iter().any(explains) {
@@ -285,22 +284,6 @@ fn drops(observed: &Observed) -> Finding {
     }
     let found = format!("unexplained: {others:?}; explained: {explained:?}");
     (others.is_empty(), found)
-}
-
-/// The reasons for which a daemon may drop packets after an event.
-fn reasons(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        // Datagrams to the hub's former port; no route through an unplugged cable.
-        Kind::Port | Kind::Flap => &["outbound_send_failed"],
-        // Packets for the removed peer, its datagrams, and crossing handshakes.
-        Kind::Syncconf => &[
-            "outbound_no_route",
-            "outbound_peer_removed",
-            "outbound_held_overflow",
-            "inbound_unknown_session",
-            "inbound_unknown_peer",
-        ],
-    }
 }
 
 /// 0 for an empty list.

@@ -54,21 +54,16 @@ impl Packets {
     fn build(self) -> Vec<Vec<u8>> {
         match self {
             Self::OneTcpFlow => FLOW.tcp_train(PACKETS, SEGMENT_PAYLOAD),
-            Self::FourTcpFlows => interleaved(4),
+            Self::FourTcpFlows => {
+                let from = |n| Flow {
+                    from: [10, 0, 1, n].into(),
+                    ..FLOW
+                };
+                let trains = [0, 1, 2, 3].map(|n| from(n).tcp_train(PACKETS / 4, SEGMENT_PAYLOAD));
+                let nth = |n: usize| trains.each_ref().map(|train| train[n].clone());
+                (0..PACKETS / 4).flat_map(nth).collect()
+            }
             Self::Udp => vec![FLOW.udp(1420); PACKETS],
         }
     }
-}
-
-fn interleaved(flows: u8) -> Vec<Vec<u8>> {
-    let train = |n: u8| {
-        let flow = Flow {
-            from: [10, 0, 1, n].into(),
-            ..FLOW
-        };
-        flow.tcp_train(PACKETS / usize::from(flows), SEGMENT_PAYLOAD)
-    };
-    let trains: Vec<_> = (0..flows).map(train).collect();
-    let nth = |n: usize| trains.iter().map(move |train| train[n].clone());
-    (0..trains[0].len()).flat_map(nth).collect()
 }

@@ -4,11 +4,7 @@
 use std::time::Duration;
 
 use convoy_stages::packets::unsegmented;
-use convoy_tun::{
-    Coalesce, MAX_BATCH_PACKETS, TryRecv,
-    memory::{self, Kernel},
-    spawn_reader, spawn_writer,
-};
+use convoy_tun::{Coalesce, MAX_BATCH_PACKETS, TryRecv, memory, spawn_reader, spawn_writer};
 use divan::{Bencher, counter::ItemsCount};
 
 use crate::{FLOW, MTU, OFFLOAD, PATIENCE, each};
@@ -50,15 +46,11 @@ fn to_the_writer(bencher: Bencher<'_, '_>) {
             batch.commit(packet.len());
         }
         writer.submit(batch);
-        take_all(&kernel);
+        for _ in 0..MAX_BATCH_PACKETS {
+            kernel.recycle(kernel.receive(PATIENCE).expect("a packet is written"));
+        }
         while !writer.is_idle() {
             std::thread::yield_now();
         }
     });
-}
-
-fn take_all(kernel: &Kernel) {
-    for _ in 0..MAX_BATCH_PACKETS {
-        kernel.recycle(kernel.receive(PATIENCE).expect("a packet is written"));
-    }
 }

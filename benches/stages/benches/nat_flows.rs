@@ -58,17 +58,11 @@ ways! {
     FxCold: FxBuildHasher, true;
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Ends {
-    peer: SocketAddr,
-    target: SocketAddr,
-}
+/// A peer and its target.
+type Ends = (SocketAddr, SocketAddr);
 
-/// The packet that has begun a flow, until its target has answered.
-type Pending = Box<[u8]>;
-
-/// The flows that begin.
-struct Flows<W: Way>(Mutex<HashMap<Ends, Pending, W::State>>);
+/// The flows that begin, each with the packet that has begun it, until its target has answered.
+struct Flows<W: Way>(Mutex<HashMap<Ends, Box<[u8]>, W::State>>);
 
 #[divan::bench(types = [Sip, SipCold, Fx, FxCold], args = FLOWS)]
 fn packet_of_a_flow_that_has_begun<W: Way>(bencher: Bencher<'_, '_>, flows: usize) {
@@ -150,7 +144,7 @@ impl<W: Way> Flows<W> {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Ends, Pending, W::State>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Ends, Box<[u8]>, W::State>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -159,15 +153,9 @@ impl<W: Way> Flows<W> {
 fn ends(packet: &[u8]) -> Option<Ends> {
     let (ip, tcp) = packet.split_at_checked(IPV4)?;
     let address = |at: usize| ip[at..].first_chunk().map(|it| Ipv4Addr::from(*it));
-    let port = |at: usize| {
-        tcp.get(at..)?
-            .first_chunk()
-            .map(|it| u16::from_be_bytes(*it))
-    };
-    Some(Ends {
-        peer: (address(12)?, port(0)?).into(),
-        target: (address(16)?, port(2)?).into(),
-    })
+    let port = |at: usize| Some(u16::from_be_bytes(*tcp.get(at..)?.first_chunk()?));
+    let (peer, target) = ((address(12)?, port(0)?), (address(16)?, port(2)?));
+    Some((peer.into(), target.into()))
 }
 
 /// Whether the sum over the segment and its pseudo-header is right (RFC 9293, section 3.1).

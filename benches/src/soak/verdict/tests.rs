@@ -1,6 +1,7 @@
 use convoy_lab::measure::Direction;
 use convoy_lab::traffic::LatencyReport;
 
+use super::super::events::{Kind, PORT_CHANGE, SYNCCONF};
 use super::*;
 
 const BEGAN: u64 = 1_800_000_000;
@@ -20,12 +21,11 @@ fn observed(secs: u64) -> Observed {
         let times = (0..=secs / 120).map(|number| BEGAN + number * 120);
         times.map(|unix_s| (*spoke, unix_s))
     });
-    let events = [(10, Kind::Port), (30, Kind::Flap), (50, Kind::Syncconf)];
-    let event = |(at, kind)| Event {
-        from_s: f64::from(at) + 0.001,
-        until_s: f64::from(at) + 2.0,
+    let event = |kind: Kind| Event {
+        from_s: kind.1 as f64 + 0.001,
+        until_s: kind.1 as f64 + 2.0,
         kind,
-        spoke: (kind != Kind::Port).then_some(2),
+        spoke: (kind != PORT_CHANGE).then_some(2),
         error: None,
     };
     Observed {
@@ -33,7 +33,7 @@ fn observed(secs: u64) -> Observed {
         cpus: 2,
         secs,
         daemons: ["hub", "spoke 2"].map(str::to_owned).into(),
-        events: events.map(event).into(),
+        events: [PORT_CHANGE, FLAP, SYNCCONF].map(event).into(),
         streams: streams.concat(),
         handshakes: handshakes.collect(),
         death: None,
