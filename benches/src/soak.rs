@@ -91,10 +91,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let observed = observe(args)?;
     let verdicts = verdict::judge(&observed);
     observed.add(&mut run);
-    let failed = verdicts.iter().filter(|verdict| !verdict.passed).count();
+    let failed = verdicts.iter().filter(|(_, passed, _)| !passed).count();
     run.origin
         .notes
-        .extend(verdicts.iter().map(verdict::Verdict::text));
+        .extend(verdicts.into_iter().map(|(.., text)| text));
     SECTION.keep(&run, Some(&args.out.join(SECTION.file)), true)?;
     ensure!(failed == 0, "{failed} verdicts failed");
     Ok(())

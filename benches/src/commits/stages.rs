@@ -25,9 +25,6 @@ use super::tree::Tree;
 use crate::programs;
 use crate::rounds::{interleaved, perform};
 
-/// The median of a bench in nanoseconds, under the name by which divan filters: `stages::checksum::sum::20`.
-type Timed = (String, f64);
-
 const BRANCHES: [char; 2] = ['├', '╰'];
 /// `convoy_stages::measured`, whatever the compiler adds to its name.
 const MEASURED: &str = "*convoy_stages*measured*";
@@ -59,8 +56,9 @@ pub(super) fn measure(
     })
 }
 
-/// Parses the whole table; an error names the line that cannot be parsed.
-fn parse(text: &str) -> Result<Vec<Timed>> {
+/// Parses the whole table: medians in nanoseconds, under the names by which divan filters (`stages::checksum::sum::20`).
+/// An error names the line that cannot be parsed.
+fn parse(text: &str) -> Result<Vec<(String, f64)>> {
     let mut path: Vec<&str> = Vec::new();
     let mut timed = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

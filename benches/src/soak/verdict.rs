@@ -43,22 +43,8 @@ const LOST_PERCENT: f64 = 0.1;
 /// Seconds in which the kernel sends packets of its own on new interfaces.
 const STARTING: f64 = 10.0;
 
-pub(super) struct Verdict {
-    pub(super) what: &'static str,
-    pub(super) passed: bool,
-    found: String,
-    bound: String,
-}
-
-impl Verdict {
-    pub(super) fn text(&self) -> String {
-        let Self {
-            what, found, bound, ..
-        } = self;
-        let passed = if self.passed { "yes" } else { "**no**" };
-        format!("{what}: {passed}. {found} (bound: {bound}).")
-    }
-}
+/// Subject, whether the bound is met, and the whole verdict in words.
+pub(super) type Verdict = (&'static str, bool, String);
 
 /// Whether the bound is met, and the finding.
 type Finding = (bool, String);
@@ -85,11 +71,13 @@ pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
         ("probes come back", lost, format!("{LOST_PERCENT} % lost")),
         ("drops explained", drops(observed), format!("only for reasons that an event within {SETTLING} s explains")),
     ];
-    let verdict = |(what, (passed, found), bound)| Verdict {
-        what,
-        passed,
-        found,
-        bound,
+    let verdict = |(what, (passed, found), bound)| {
+        let mark = if passed { "yes" } else { "**no**" };
+        (
+            what,
+            passed,
+            format!("{what}: {mark}. {found} (bound: {bound})."),
+        )
     };
     verdicts.map(verdict).into()
 }

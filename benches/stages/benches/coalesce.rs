@@ -8,29 +8,22 @@ use crate::{COALESCE, FLOW, SEGMENT_PAYLOAD, each, each_of};
 
 const PACKETS: usize = 40;
 
-/// The contents of a batch.
-#[derive(Clone, Copy, Debug)]
-enum Packets {
-    OneTcpFlow,
-    FourTcpFlows,
-    Udp,
-}
-
-const ALL: [Packets; 3] = [Packets::OneTcpFlow, Packets::FourTcpFlows, Packets::Udp];
+/// Contents of a batch.
+const BATCHES: [&str; 3] = ["OneTcpFlow", "FourTcpFlows", "Udp"];
 
 /// A copy stands in for decryption; the measured work is finding each packet's train.
-#[divan::bench(args = ALL)]
-fn fill(bencher: Bencher<'_, '_>, packets: Packets) {
-    let (outlet, packets) = (Outlet::new(COALESCE), packets.build());
+#[divan::bench(args = BATCHES)]
+fn fill(bencher: Bencher<'_, '_>, batch: &str) {
+    let (outlet, packets) = (Outlet::new(COALESCE), build(batch));
     each(bencher, ItemsCount::new(PACKETS), || {
         filled(&outlet, &packets)
     });
 }
 
 /// Verifies checksums and joins packets.
-#[divan::bench(args = ALL)]
-fn write(bencher: Bencher<'_, '_>, packets: Packets) {
-    let packets = packets.build();
+#[divan::bench(args = BATCHES)]
+fn write(bencher: Bencher<'_, '_>, batch: &str) {
+    let packets = build(batch);
     let (from, mut to) = (Outlet::new(COALESCE), Outlet::new(COALESCE));
     let input = || filled(&from, &packets);
     each_of(bencher, ItemsCount::new(PACKETS), input, |batch| {
@@ -50,20 +43,17 @@ fn filled(outlet: &Outlet, packets: &[Vec<u8>]) -> Option<InboundBatch> {
     Some(batch)
 }
 
-impl Packets {
-    fn build(self) -> Vec<Vec<u8>> {
-        match self {
-            Self::OneTcpFlow => FLOW.tcp_train(PACKETS, SEGMENT_PAYLOAD),
-            Self::FourTcpFlows => {
-                let from = |n| Flow {
-                    from: [10, 0, 1, n].into(),
-                    ..FLOW
-                };
-                let trains = [0, 1, 2, 3].map(|n| from(n).tcp_train(PACKETS / 4, SEGMENT_PAYLOAD));
-                let nth = |n: usize| trains.each_ref().map(|train| train[n].clone());
-                (0..PACKETS / 4).flat_map(nth).collect()
-            }
-            Self::Udp => vec![FLOW.udp(1420); PACKETS],
-        }
-    }
+fn build(batch: &str) -> Vec<Vec<u8>> {
+    let flows = match batch {
+        "OneTcpFlow" => 1,
+        "FourTcpFlows" => 4,
+        _ => return vec![FLOW.udp(1420); PACKETS],
+    };
+    let train = |n: u8| {
+        let from = [10, 0, 1, n].into();
+        Flow { from, ..FLOW }.tcp_train(PACKETS / flows, SEGMENT_PAYLOAD)
+    };
+    let trains: Vec<_> = (0..flows as u8).map(train).collect();
+    let packets = (0..PACKETS).map(|n| trains[n % flows][n / flows].clone());
+    packets.collect()
 }

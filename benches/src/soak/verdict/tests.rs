@@ -172,8 +172,8 @@ fn each_fault_fails_its_verdicts_and_no_other() {
         let mut observed = observed(*secs);
         change(&mut observed);
         let verdicts = judge(&observed).into_iter();
-        let failed = verdicts.filter(|verdict| !verdict.passed);
-        let failed: Vec<_> = failed.map(|verdict| verdict.what).collect();
+        let failed = verdicts.filter(|(_, passed, _)| !passed);
+        let failed: Vec<_> = failed.map(|(what, ..)| what).collect();
         assert_eq!(failed, *expected, "{fault}");
     }
 }
