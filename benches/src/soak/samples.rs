@@ -72,19 +72,12 @@ impl Observed {
             };
             add("TCP goodput", "spokes to hub", "Mbit/s", sample.up_mbps);
             add("TCP goodput", "hub to spokes", "Mbit/s", sample.down_mbps);
-            let ms = |of: fn(&LatencyReport) -> Option<f64>| sample.latency.as_ref().and_then(of);
-            add(
-                "round trip",
-                "median",
-                "ms",
-                ms(|it| it.median_ms).unwrap_or(f64::NAN),
-            );
-            add(
-                "round trip",
-                "p99",
-                "ms",
-                ms(|it| it.p99_ms).unwrap_or(f64::NAN),
-            );
+            let latency = sample
+                .latency
+                .map(|it| [("median", it.median_ms), ("p99", it.p99_ms)]);
+            for (figure, ms) in latency.into_iter().flatten() {
+                add("round trip", figure, "ms", ms.unwrap_or(f64::NAN));
+            }
             for (place, (daemon, usage)) in self.daemons.iter().zip(&sample.usage).enumerate() {
                 let mib = usage.resident_kib as f64 / 1_024.0;
                 add("memory, VmRSS", daemon, "MiB", mib);

@@ -49,7 +49,7 @@ const COALESCE: Coalesce = Coalesce {
 const MTU: u16 = 1420;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A flow for benches in which the addresses do not matter.
+/// A flow from [`convoy_stages::HERE`] to [`convoy_stages::THERE`].
 const FLOW: Flow = Flow {
     from: Ipv4Addr::new(10, 0, 0, 1),
     to: Ipv4Addr::new(10, 0, 0, 2),

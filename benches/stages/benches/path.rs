@@ -4,19 +4,19 @@ use std::io;
 
 use convoy_gso::{Destination, Flusher, GsoQueue, SendDatagrams};
 use convoy_proto::Staging;
-use convoy_stages::{HERE, Kept, NOW, THERE, connected, datagrams_from, packets::Flow};
+use convoy_stages::{HERE, Kept, NOW, connected, datagrams_from};
 use convoy_tun::stages::{Intake, Outlet};
 use convoy_tunnel::adapters::{BatchFromTun, ToTun, ToUdp};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
-use crate::{COALESCE, SEGMENT_PAYLOAD, SEGMENTS, each_of};
+use crate::{COALESCE, FLOW, SEGMENT_PAYLOAD, SEGMENTS, each_of};
 
 /// A super-packet: cut, routed, encrypted, queued and flushed.
 #[divan::bench]
 fn outbound(bencher: Bencher<'_, '_>) {
     let (mut here, _) = connected();
     let intake = Intake::default();
-    let read = super_packet();
+    let read = FLOW.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
     let mut queues = [GsoQueue::default(), GsoQueue::default()];
     let mut flusher = Flusher::new(true);
     let mut staging = Staging::default();
@@ -36,7 +36,7 @@ fn outbound(bencher: Bencher<'_, '_>) {
 fn inbound(bencher: Bencher<'_, '_>) {
     let (mut here, mut there) = connected();
     let intake = Intake::default();
-    let read = super_packet();
+    let read = FLOW.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
     let mut outlet = Outlet::new(COALESCE);
     let mut staging = Staging::default();
     let input = || {
@@ -54,14 +54,6 @@ fn inbound(bencher: Bencher<'_, '_>) {
         let _ = there.handle_inbound(datagrams_from(HERE, &*datagrams), NOW, &mut sink);
         batch.map(|batch| outlet.write(batch))
     });
-}
-
-fn super_packet() -> Vec<u8> {
-    let flow = Flow {
-        from: HERE.inner(),
-        to: THERE.inner(),
-    };
-    flow.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD)
 }
 
 /// Accepts every batch.

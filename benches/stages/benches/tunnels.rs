@@ -2,25 +2,25 @@
 
 use std::net::Ipv4Addr;
 
-use convoy_stages::{
-    Host,
-    packets::{Flow, VNET_LEN, unsegmented},
-};
+use convoy_stages::{HERE, Host, THERE, packets::VNET_LEN, packets::unsegmented};
 use convoy_tun::memory::{self, Kernel};
 use convoy_tunnel::{Options, Tunnel};
 use divan::{Bencher, counter::ItemsCount};
 
-use crate::{MTU, OFFLOAD, PATIENCE, SEGMENT_PAYLOAD, SEGMENTS, each};
+use crate::{FLOW, MTU, OFFLOAD, PATIENCE, SEGMENT_PAYLOAD, SEGMENTS, each};
 
 /// IPv4 and TCP, without options.
 const HEADERS: usize = 40;
 
 #[divan::bench]
 fn super_packet(bencher: Bencher<'_, '_>) {
-    let (here, there) = connected();
-    let raw = here
-        .flow_to(&there)
-        .tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
+    let (here, there) = (End::start(HERE), End::start(THERE));
+    here.add_peer(&there);
+    there.add_peer(&here);
+    // Begins the session.
+    here.kernel.send(&unsegmented(&FLOW.udp(100)));
+    there.receive();
+    let raw = FLOW.tcp_super_packet(SEGMENTS, SEGMENT_PAYLOAD);
     each(bencher, ItemsCount::new(SEGMENTS), || {
         here.kernel.send(&raw);
         let mut left = SEGMENTS * SEGMENT_PAYLOAD;
@@ -37,17 +37,6 @@ struct End {
     kernel: Kernel,
 }
 
-/// Two tunnels with a session.
-fn connected() -> (End, End) {
-    let (here, there) = (End::start(Host(1)), End::start(Host(2)));
-    here.add_peer(&there);
-    there.add_peer(&here);
-    let packet = here.flow_to(&there).udp(100);
-    here.kernel.send(&unsegmented(&packet));
-    there.receive();
-    (here, there)
-}
-
 impl End {
     fn start(host: Host) -> Self {
         let (device, kernel) = memory::pair(OFFLOAD, MTU).expect("a descriptor");
@@ -58,13 +47,6 @@ impl End {
             host,
             tunnel,
             kernel,
-        }
-    }
-
-    fn flow_to(&self, peer: &Self) -> Flow {
-        Flow {
-            from: self.host.inner(),
-            to: peer.host.inner(),
         }
     }
 
