@@ -106,8 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let compiler = first_line(Command::new("rustc").arg("--version"))?;
     let mut run = Run::new(vec![compiler]);
     let head = Tree::here(wants_tunnel)?;
-    let base = args.base.as_ref();
-    let base = base.map(|reference| Tree::of(reference, wants_tunnel));
+    let base = args.base.as_ref().map(|base| Tree::of(base, wants_tunnel));
     let base = base.transpose()?;
     let secs = if args.quick { 0.01 } else { args.stage_secs };
     let mut options = vec!["--max-time".to_owned(), secs.to_string()];
@@ -179,10 +178,8 @@ fn table(run: &Run, names: &[&str]) -> String {
             cell(sample.map(|it| spread(&it, properties(unit).0)))
         };
         let ratio_of = |other: &&str| {
-            cell(
-                run.ratio(name, other, first, scene.figure)
-                    .map(|it| ratio::text(&it)),
-            )
+            let sample = run.ratio(name, other, first, scene.figure);
+            cell(sample.as_ref().map(ratio::text))
         };
         let mut cells = vec![format!("{figure}, {unit}")];
         cells.extend(names.iter().map(figure_of));

@@ -23,45 +23,21 @@ pub(super) const SIDES: [&str; 3] = [BASE, HEAD, AGAIN];
 pub(super) const TIME: (&str, &str) = ("time", "ns");
 pub(super) const INSTRUCTIONS: (&str, &str) = ("instructions", "");
 
-/// One stage.
-struct Stage {
-    base: Option<Sample>,
-    head: Option<Sample>,
-    /// The largest deviation from 1, over all rounds, of the base's ratio to itself.
-    noise: Option<f64>,
-    /// Ratio of the head to the base within each round.
-    compared: Option<Sample>,
-}
-
 /// Lists all stages, of one tree or of both.
 pub(super) fn table(run: &Run, is_compared: bool) -> String {
     let head = match is_compared {
         true => "stage | base | head | head ÷ base | noise |  | instructions | head ÷ base",
         false => "stage | median | noise | instructions",
     };
-    let row = |scene: String| {
-        let stage = Stage::of(run, &scene);
-        let counted = |side| Some(run.sample(&scene, side, INSTRUCTIONS)?.median);
-        let (base, head) = (counted(BASE), counted(HEAD));
-        let name = scene.trim_start_matches("stages::").to_owned();
-        let noise = stage.noise.map(|noise| format!("{:.1} %", noise * 100.0));
-        let counted = number(head.or(base), 0);
-        if !is_compared {
-            return vec![name, stage.time(&stage.base), cell(noise), counted];
-        }
-        let ratio = stage.compared.as_ref().filter(|_| stage.is_clear());
-        vec![
-            name,
-            stage.time(&stage.base),
-            stage.time(&stage.head),
-            cell(ratio.map(|ratio| spread(ratio, 3))),
-            cell(noise),
-            stage.change().to_owned(),
-            counted,
-            number(head.zip(base).map(|(head, base)| head / base), 4),
-        ]
-    };
-    table::markdown(head, scenes(run).into_iter().map(row))
+    let scenes = scenes(run);
+    let lines = scenes.iter().map(|scene| cells(run, scene));
+    table::markdown(
+        head,
+        lines.map(|cells| match is_compared {
+            true => cells.into(),
+            false => [0, 1, 4, 6].map(|column| cells[column].clone()).into(),
+        }),
+    )
 }
 
 /// Lists the stages in the order in which they were measured.
@@ -70,45 +46,44 @@ pub(super) fn scenes(run: &Run) -> Vec<String> {
     timed.map(|row| row.scene.clone()).unique().collect()
 }
 
-impl Stage {
-    fn of(run: &Run, scene: &str) -> Self {
-        let noise = run.ratio(scene, BASE, AGAIN, TIME).map(|ratios| {
-            let distances = ratios.values.iter().map(|ratio| distance(*ratio));
-            distances.fold(LEAST_NOISE, f64::max)
-        });
-        let is_base = |row: &Row| row.is_of(scene, TIME) && row.contender != HEAD;
-        Self {
-            base: Sample::of(run.select(is_base)),
-            head: run.sample(scene, HEAD, TIME),
-            noise,
-            compared: run.ratio(scene, HEAD, BASE, TIME),
-        }
-    }
-
-    fn is_clear(&self) -> bool {
-        self.noise.is_some_and(|noise| noise <= MOST_NOISE)
-    }
-
-    /// `faster` or `slower` if there is a clear change, else empty.
-    fn change(&self) -> &'static str {
-        let Some((ratio, noise)) = self.compared.as_ref().zip(self.noise) else {
-            return "";
-        };
-        let is_unanimous = ratio.min > 1.0 || ratio.max < 1.0;
-        match is_unanimous && distance(ratio.median) > noise {
-            false => "",
-            true if ratio.median > 1.0 => "**slower**",
-            true => "faster",
-        }
-    }
-
-    fn time(&self, of: &Option<Sample>) -> String {
-        let shown = of.as_ref().filter(|_| self.is_clear());
-        cell(shown.map(|sample| match sample.median {
+/// A stage's line in a table of both trees.
+fn cells(run: &Run, scene: &str) -> [String; 8] {
+    let noise = run.ratio(scene, BASE, AGAIN, TIME).map(|ratios| {
+        let distances = ratios.values.iter().map(|ratio| distance(*ratio));
+        distances.fold(LEAST_NOISE, f64::max)
+    });
+    let is_clear = noise.is_some_and(|noise| noise <= MOST_NOISE);
+    let time = |sample: Option<Sample>| {
+        cell(sample.filter(|_| is_clear).map(|it| match it.median {
             ns if ns < 1e3 => format!("{ns:.1} ns"),
             ns if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
             ns => format!("{:.2} ms", ns / 1e6),
         }))
+    };
+    let is_base = |row: &Row| row.is_of(scene, TIME) && row.contender != HEAD;
+    let ratio = run.ratio(scene, HEAD, BASE, TIME);
+    let change = ratio.as_ref().zip(noise).map_or("", change);
+    let counted = |side| Some(run.sample(scene, side, INSTRUCTIONS)?.median);
+    let (base, head) = (counted(BASE), counted(HEAD));
+    [
+        scene.trim_start_matches("stages::").to_owned(),
+        time(Sample::of(run.select(is_base))),
+        time(run.sample(scene, HEAD, TIME)),
+        cell(ratio.filter(|_| is_clear).map(|ratio| spread(&ratio, 3))),
+        cell(noise.map(|noise| format!("{:.1} %", noise * 100.0))),
+        change.to_owned(),
+        number(head.or(base), 0),
+        number(head.zip(base).map(|(head, base)| head / base), 4),
+    ]
+}
+
+/// `faster` or `slower` if a ratio to the base is a clear change, else empty.
+fn change((ratio, noise): (&Sample, f64)) -> &'static str {
+    let is_unanimous = ratio.min > 1.0 || ratio.max < 1.0;
+    match is_unanimous && distance(ratio.median) > noise {
+        false => "",
+        true if ratio.median > 1.0 => "**slower**",
+        true => "faster",
     }
 }
 
@@ -121,7 +96,7 @@ fn distance(ratio: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn stage([base, again]: [[f64; 3]; 2], head: [f64; 3]) -> Stage {
+    fn stage([base, again]: [[f64; 3]; 2], head: [f64; 3]) -> [String; 8] {
         let mut run = Run::new(Vec::new());
         for (contender, times) in [(BASE, base), (AGAIN, again), (HEAD, head)] {
             for (round, time) in (0..).zip(times) {
@@ -129,7 +104,7 @@ mod tests {
             }
         }
         assert_eq!(scenes(&run), ["stages::a"]);
-        Stage::of(&run, "stages::a")
+        cells(&run, "stages::a")
     }
 
     const STEADY: [[f64; 3]; 2] = [[10.0; 3]; 2];
@@ -145,20 +120,19 @@ mod tests {
             (STEADY, [9.95; 3], ""),
             (STEADY, [8.0, 8.0, 10.1], ""),
         ] {
-            assert_eq!(stage(itself, head).change(), change, "{itself:?} {head:?}");
+            assert_eq!(stage(itself, head)[5], change, "{itself:?} {head:?}");
         }
     }
 
     #[test]
     fn noise_is_the_same_either_way_and_hides_times() {
         for (base, noise, time) in [
-            ([[5.0; 3], [10.0; 3]], 1.0, "–"),
-            ([[10.0; 3], [5.0; 3]], 1.0, "–"),
-            (STEADY, LEAST_NOISE, "10.0 ns"),
+            ([[5.0; 3], [10.0; 3]], "100.0 %", "–"),
+            ([[10.0; 3], [5.0; 3]], "100.0 %", "–"),
+            (STEADY, "1.0 %", "10.0 ns"),
         ] {
             let stage = stage(base, [10.0; 3]);
-            assert_eq!(stage.noise, Some(noise));
-            assert_eq!(stage.time(&stage.head), time);
+            assert_eq!([&stage[4], &stage[2]], [noise, time]);
         }
     }
 

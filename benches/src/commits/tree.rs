@@ -10,11 +10,9 @@ use crate::programs::{self, first_line};
 
 /// The other commit's files; all of them may be deleted.
 const DIRECTORY: &str = "target/compare";
-/// The program that holds all stage benches.
 const BENCH: &str = "stages";
 
 /// A built commit.
-#[derive(Debug)]
 pub(super) struct Tree {
     pub(super) commit: String,
     /// The program that holds all stage benches.
@@ -26,8 +24,7 @@ pub(super) struct Tree {
 impl Tree {
     /// This tree, with its uncommitted changes.
     pub(super) fn here(with_convoy: bool) -> Result<Self> {
-        let here = Path::new(".");
-        Self::build(commit_of(here)?, here, Path::new("target"), with_convoy)
+        Self::build(Path::new("."), Path::new("target"), with_convoy)
     }
 
     /// The commit `reference`, in a worktree of its own.
@@ -48,14 +45,14 @@ impl Tree {
             git.arg(&tree);
         }
         first_line(git.arg(&full))?;
-        let short = full.get(..12).unwrap_or(&full).to_owned();
         // A target directory of its own: otherwise the two programs would overwrite each other.
-        let built = Self::build(short, &tree, &directory.join("build"), with_convoy);
+        let built = Self::build(&tree, &directory.join("build"), with_convoy);
         let hint = || format!("build {reference} (does it have `cargo bench --bench {BENCH}`?)");
         built.with_context(hint)
     }
 
-    fn build(commit: String, tree: &Path, target: &Path, with_convoy: bool) -> Result<Self> {
+    fn build(tree: &Path, target: &Path, with_convoy: bool) -> Result<Self> {
+        let commit = commit_of(tree)?;
         eprintln!("building {commit}");
         let target = std::path::absolute(target)?;
         if with_convoy {
