@@ -1,25 +1,23 @@
 //! `make growth`: measures how a tunnel's cost grows with packet size, flows, peers and MTU.
 //!
 //! Each process of the speed test measures several tests, one after another, in the same tunnel. A round runs every
-//! process once, and every [crowd] of busy peers.
+//! process once, and each program with every [crowd] of busy peers.
 
 mod crowd;
 mod flow;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 use convoy_rows::plot::{Plot, Scale};
 use convoy_rows::row::{Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
-use itertools::Itertools as _;
 
 use crate::agent::TUNNEL_MTU;
 use crate::programs::first_line;
-use crate::rounds::{interleaved, perform};
+use crate::rounds::{interleaved, perform, rotated};
 use crate::speedtest;
 use crate::tunnel::Contender;
 use crate::tunnel::contender::{self, CONVOY};
@@ -109,71 +107,64 @@ const PLOTS: [Plot; 4] = [
     ]).with_range(),
 ];
 
-/// The MTU and the peers of a tunnel, and the tests of the process that measures it.
+/// The MTU and the peers of a tunnel, and the tests of the process that measures it, or [`BUSY`].
 type Call = (u32, u32, &'static str);
 
-/// All points; three rounds take about ten minutes. The largest size is the largest that an MTU of 1,420 carries
+/// All peers are busy, with each program.
+const BUSY: &str = "busy";
+/// All points; three rounds take about a quarter of an hour. The largest size is the largest that an MTU of 1,420 carries
 /// unfragmented. 1,280 is the minimum MTU of IPv6, 8,920 fits Ethernet with frames of 9,000 bytes.
 #[rustfmt::skip]
-const FULL: [Call; 6] = [
+const FULL: [Call; 9] = [
     (TUNNEL_MTU, 1, "tcp-1,tcp-4,tcp-16,tcp-64,udp-64,udp-256,udp-512,udp-1024,udp-1200,udp-1392"),
     (TUNNEL_MTU, 100, "tcp-1"),
     (TUNNEL_MTU, 1_000, "tcp-1"),
     (TUNNEL_MTU, 10_000, "tcp-1"),
     (1_280, 1, "tcp-1"),
     (8_920, 1, "tcp-1,udp-4096,udp-8192"),
+    (TUNNEL_MTU, 1, BUSY),
+    (TUNNEL_MTU, 100, BUSY),
+    (TUNNEL_MTU, 1_000, BUSY),
 ];
 /// One or two points on each axis.
-const QUICK: [Call; 3] = [
+const QUICK: [Call; 4] = [
     (TUNNEL_MTU, 1, "tcp-1,tcp-4,udp-1200"),
     (TUNNEL_MTU, 100, "tcp-1"),
     (8_920, 1, "tcp-1"),
+    (TUNNEL_MTU, 100, BUSY),
 ];
-/// Busy peers of the hub.
-const FULL_CROWDS: [u32; 3] = [1, 100, 1_000];
-const QUICK_CROWDS: [u32; 1] = [100];
-
-/// Measurement of one step of a round.
-#[derive(Clone, Copy)]
-enum Point<'a> {
-    Tunnel(Call),
-    /// A program with this many busy peers.
-    Crowd(&'a Contender, u32),
-}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let version = first_line(Command::new(&args.convoy).arg("--version"))?;
     let other = contender::wireguard_go(&args.peers);
-    let (calls, crowds, rounds, secs) = match args.quick {
-        true => (&QUICK[..], &QUICK_CROWDS[..], 1, 1),
-        false => (&FULL[..], &FULL_CROWDS[..], args.rounds, 2),
+    let (calls, rounds, secs) = match args.quick {
+        true => (&QUICK[..], 1, 1),
+        false => (&FULL[..], args.rounds, 2),
     };
     let mut run = Run::new(vec![version]);
     let mut programs = vec![Contender::wireguard(CONVOY, &args.convoy)];
+    let origin = &mut run.origin;
     match other.version() {
         Some(version) => {
-            run.origin.versions.push(version);
+            origin.versions.push(version);
             programs.push(other);
         }
-        None => run
-            .origin
+        None => origin
             .notes
             .push(format!("**Not measured: {}**", other.name)),
     }
-    let crowds = crowds.iter().cartesian_product(&programs);
-    let crowds = crowds.map(|(peers, program)| Point::Crowd(program, *peers));
-    let tunnels = calls.iter().copied().map(Point::Tunnel);
-    let points: Vec<_> = tunnels.chain(crowds).collect();
     // Any failure ends the run: with points missing, the others would not have been measured side by side.
-    perform(interleaved(&points, rounds), |(round, point)| match point {
-        Point::Tunnel(call @ (mtu, peers, tests)) => {
-            measure(args, call, secs, round, &mut run)?;
-            Ok(format!("MTU {mtu}, {peers} peers: {tests}"))
+    perform(interleaved(calls, rounds), |(round, call)| {
+        let (mtu, peers, tests) = call;
+        match tests {
+            BUSY => {
+                for program in rotated(&programs, round) {
+                    crowd::measure(program, peers, round, &mut run)?;
+                }
+            }
+            _ => measure(args, call, secs, round, &mut run)?,
         }
-        Point::Crowd(program, peers) => {
-            crowd::measure(program, peers, Duration::from_secs(1), round, &mut run)?;
-            Ok(format!("{}, {peers} busy peers", program.name))
-        }
+        Ok(format!("MTU {mtu}, {peers} peers: {tests}"))
     })?;
     run.rows
         .sort_by_cached_key(|row| (row.scene.clone(), row.place() as u64));

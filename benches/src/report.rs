@@ -1,12 +1,11 @@
 //! `make report`: `benches/RESULTS.md` and its pictures, from the result files.
 //!
-//! Each section shows the figures and plots of one command, and names the command, the machine and the commit. A
-//! section whose result file is missing says so. Nothing is measured here.
+//! A section whose result file is missing says so. Nothing is measured here.
 
 mod published;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use convoy_rows::origin;
@@ -50,14 +49,8 @@ const SECTIONS: [&Section; 7] = [
     &growth::SECTION,
 ];
 
-/// The page, and its pictures by file name.
-type Page = (String, Vec<(&'static str, String)>);
-
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let (text, pictures) = page(&args.results)?;
-    let pictures = pictures.into_iter();
-    let pictures = pictures.map(|(file, svg)| (args.results.join(file), svg));
-    for (file, text) in pictures.chain([(args.out.clone(), text)]) {
+    for (file, text) in files(args)? {
         if args.check {
             let is_equal = fs::read(&file).is_ok_and(|present| present == text.as_bytes());
             let file = file.display();
@@ -69,12 +62,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn page(results: &Path) -> Result<Page> {
-    let mut text = format!("{HEAD}\n{TARGETS}{}", published::section(results)?);
-    let mut pictures = Vec::new();
+/// The page and its pictures.
+fn files(args: &Args) -> Result<Vec<(PathBuf, String)>> {
+    let published = published::section(&args.results)?;
+    let mut text = format!("{HEAD}\n{TARGETS}{published}");
+    let mut files = Vec::new();
     // The soak's plot is in README.md.
     for section in SECTIONS.into_iter().chain([&soak::SECTION]) {
-        let run = Run::load(&results.join(section.file))?;
+        let run = Run::load(&args.results.join(section.file))?;
         let drawn = run.as_ref().map(|run| section.pictures(run)).transpose()?;
         let drawn = drawn.unwrap_or_default();
         if section.file != soak::SECTION.file {
@@ -90,18 +85,27 @@ fn page(results: &Path) -> Result<Page> {
                 text += &format!("\n{links}\n");
             }
         }
-        pictures.extend(drawn.into_iter().map(|(plot, svg)| (plot.file, svg)));
+        let place = |plot: &Plot| args.results.join(plot.file);
+        files.extend(drawn.into_iter().map(|(plot, svg)| (place(plot), svg)));
     }
-    Ok((text, pictures))
+    files.push((args.out.clone(), text));
+    Ok(files)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn without_results_every_section_names_its_command() {
-        let (text, _) = page(Path::new("/nowhere")).unwrap();
+        let files = files(&Args {
+            results: "/nowhere".into(),
+            out: PathBuf::new(),
+            check: true,
+        });
+        let (_, text) = files.unwrap().pop().unwrap();
         let sections: Vec<_> = text.split("\n## ").skip(1).collect();
         assert_eq!(sections.len(), 1 + SECTIONS.len());
         let is_named = |section: &&str| section.contains("`make ");

@@ -1,5 +1,4 @@
 //! Results of measurements: rows of one form, kept as JSON Lines, and what shows them.
-//!
 //! `convoy-bench` measures, makes a [`Run`](row::Run) of [`Row`](row::Row)s, and hands it to a [`Section`](section::Section).
 //! This crate measures nothing and starts no program but git.
 //!

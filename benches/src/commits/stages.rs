@@ -1,15 +1,7 @@
 //! Runs the stage benches of one or two trees in interleaved rounds, and counts their instructions with valgrind. This
 //! count is the same in every run of a program, even on a busy machine.
 //!
-//! divan has no machine-readable output, so its table is parsed:
-//!
-//! ```text
-//! stages           fastest       │ slowest       │ median        │ mean          │ samples │ iters
-//! ├─ checksum                    │               │               │               │         │
-//! │  ╰─ sum                      │               │               │               │         │
-//! │     ╰─ 20      3.1 ns        │ 9.4 ns        │ 3.2 ns        │ 3.3 ns        │ 100     │ 51200
-//! │                6.2 GB/s      │ 2.1 GB/s      │ 6.1 GB/s      │ 6.0 GB/s      │         │
-//! ```
+//! divan has no machine-readable output, so its table is parsed (the tests have an example).
 //!
 //! Callgrind counts from the call of `convoy_stages::measured` to its return, so a bench's preparation does not
 //! count. Another framework for this (gungraun) would need a second copy of every stage.

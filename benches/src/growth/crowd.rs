@@ -39,7 +39,7 @@ const BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// A hub under load first wants a cookie. The next attempt may follow after this time on the peer's clock.
 const ATTEMPTS: u32 = 4;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(6);
-const PATIENCE: Duration = Duration::from_secs(1);
+const SECOND: Duration = Duration::from_secs(1);
 /// Bytes of a datagram's payload, of its packet, and of that sealed.
 const PAYLOAD: usize = 1_392;
 const PACKET: usize = PAYLOAD + 28;
@@ -77,17 +77,11 @@ pub(super) const TABLE: Table = Table {
     has_spread: false,
 };
 
-/// Starts a daemon with this many peers and measures each kind of traffic for `window`.
-pub(super) fn measure(
-    contender: &Contender,
-    peers: u32,
-    window: Duration,
-    round: u32,
-    run: &mut Run,
-) -> Result<()> {
+/// Starts a daemon with this many peers and measures each kind of traffic.
+pub(super) fn measure(contender: &Contender, peers: u32, round: u32, run: &mut Run) -> Result<()> {
     let mut crowd = Crowd::start(&contender.implementation(), peers)?;
     for traffic @ (is_up, train) in TRAFFIC {
-        let (flow, cpu, calls) = crowd.carry(traffic, window)?;
+        let (flow, cpu, calls) = crowd.carry(traffic)?;
         let (packets, seconds) = (flow.arrived as f64, flow.time.as_secs_f64());
         let waited = flow.waited.as_secs_f64() / seconds;
         let kpps = packets / seconds / 1e3;
@@ -152,7 +146,7 @@ impl Crowd {
 
     /// One handshake after the other.
     fn shake_hands(&mut self) -> Result<()> {
-        self.outside.set_read_timeout(Some(PATIENCE))?;
+        self.outside.set_read_timeout(Some(SECOND))?;
         let mut staging = Staging::default();
         for (host, node) in &mut self.peers {
             let (source, mut kept) = (*host.outer().ip(), Kept::default());
@@ -179,12 +173,12 @@ impl Crowd {
         Ok(())
     }
 
-    /// Carries traffic for about `window`. Returns also the hub's CPU time, and its UDP sends or writes to the TUN.
-    fn carry(&mut self, traffic: Traffic, window: Duration) -> Result<(Flow, Duration, u64)> {
+    /// Carries traffic for about [`SECOND`]. Returns also the hub's CPU time, and its UDP sends or writes to the TUN.
+    fn carry(&mut self, traffic: Traffic) -> Result<(Flow, Duration, u64)> {
         let (is_up, _) = traffic;
         let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
         let mut trains = self.trains(traffic);
-        while flow.time < window {
+        while flow.time < SECOND {
             let mut ends = [(&self.inside, PAYLOAD), (&self.outside, SEALED)];
             if is_up {
                 ends.reverse();
