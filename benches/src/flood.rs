@@ -127,12 +127,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     programs::ensure_built(&args.program)?;
     let is_chosen = |name| args.kinds.is_empty() || args.kinds.iter().any(|it| it == name);
     let kinds = KINDS.iter().filter(|(name, ..)| is_chosen(*name));
-    let mut scene = Scene::new(&args.program)?;
     let mut run = Run::new(Vec::new());
-    if !scene.has_silent_ports {
-        let note = "The closed port answers some datagrams by ICMP errors.";
-        run.origin.notes.push(note.to_owned());
-    }
+    let mut scene = Scene::new(&args.program, &mut run.origin.notes)?;
     let at_sender = kinds.clone().filter(|(name, ..)| AT_SENDER.contains(name));
     let at_sender = at_sender.map(|kind| (kind, Direction::Down));
     for (kind, way) in kinds.map(|kind| (kind, Direction::Up)).chain(at_sender) {

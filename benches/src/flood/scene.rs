@@ -48,12 +48,10 @@ pub(super) struct Scene {
     pub(super) generators: [Generator; 2],
     /// Sends to the daemon from the left daemon's own address.
     pub(super) forging: Generator,
-    /// Whether closed ports of the right host send no ICMP errors.
-    pub(super) has_silent_ports: bool,
 }
 
 impl Scene {
-    pub(super) fn new(program: &Path) -> Result<Self> {
+    pub(super) fn new(program: &Path, notes: &mut Vec<String>) -> Result<Self> {
         programs::ensure_root()?;
         let contender = Contender::wireguard("convoy", program);
         let mut stand = Stand::new(&contender, Duration::ZERO)?;
@@ -70,14 +68,15 @@ impl Scene {
         }
         // Discard answers to forged sources.
         set(&attacker, "net.ipv4.ip_forward=0")?;
+        if set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_err() {
+            notes.push("The closed port answers some datagrams by ICMP errors.".to_owned());
+        }
         let daemon = SocketAddrV4::new(TARGET, bed.tunnel.right.config.listen_port);
         let closed = SocketAddrV4::new(TARGET, CLOSED);
         let generator = |target| Generator::new(&attacker, target);
         Ok(Self {
             generators: [generator(closed)?, generator(daemon)?],
             forging: Generator::forging(&attacker, outer(&bed.tunnel.left), daemon)?,
-            // Otherwise the closed port costs the kernel an occasional ICMP error.
-            has_silent_ports: set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_ok(),
             initiations: initiations(bed)?,
             data: Vec::new(),
             stand,
