@@ -33,7 +33,7 @@ use crate::programs;
 use crate::rounds::rotated;
 use crate::tunnel::Stand;
 use scene::{Scene, beside};
-use verdict::{CLOSED, DAEMON, FORGED, Figure, HANDSHAKES, UNTIL_HANDSHAKE};
+use verdict::{CLOSED, DAEMON, FORGED, HANDSHAKES, UNTIL_HANDSHAKE};
 
 /// Floods a daemon's port while TCP goes through its tunnel, and compares with a closed port
 #[derive(Debug, clap::Args)]
@@ -149,6 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
+/// Runs TCP through the tunnel during a flood of the closed port, and of the daemon.
 fn measure(
     scene: &mut Scene,
     (name, _, datagrams): &Kind,
@@ -160,7 +161,8 @@ fn measure(
         Direction::Up => name.to_string(),
         Direction::Down => format!("{name}, at the sender"),
     };
-    let lines = scene.log_lines();
+    let (lines, pid) = (scene.log_lines(), scene.right().daemon.pid());
+    let window = Duration::from_secs(args.secs);
     for round in 0..args.rounds {
         scene.stand.check()?;
         // Captured in every round, since sessions are renewed.
@@ -168,14 +170,29 @@ fn measure(
         let datagrams = datagrams(scene);
         let mut gbps = [0.0; 2];
         for (aim, contender) in rotated([CLOSED, DAEMON].into_iter().enumerate(), round) {
-            for (figure, value) in one(scene, &datagrams, aim, way, args)? {
+            let before = scene.settled()?;
+            let (stand, generator) = (&mut scene.stand, &mut scene.generators[aim]);
+            let (cpu, flooded) = beside(generator, &datagrams, args.rate, || {
+                let before = process::cpu_time(pid)?;
+                gbps[aim] = stand.one_stream(way, window)?;
+                Ok(process::cpu_time(pid)? - before)
+            })?;
+            let counters = scene.settled()?.since(&before);
+            let mut add = |figure, value| {
                 run.push(Row::new(&name, contender, figure, round, value));
-                if figure == verdict::TCP {
-                    gbps[aim] = value;
-                }
+            };
+            add(verdict::TCP, gbps[aim]);
+            add(("", "CPUs"), cpu.as_secs_f64() / window.as_secs_f64());
+            if contender == DAEMON {
+                let sent = flooded.datagrams as f64;
+                let drops: u64 = counters.inbound_drops().map(|(_, count)| count).sum();
+                add(verdict::SENT, sent / flooded.seconds / 1e3);
+                add(verdict::REACHED, drops as f64 / sent.max(1.0) * 100.0);
+                add(("no room", ""), counters.kernel_drops() as f64);
+                add(verdict::COOKIES, counters.cookies_sent as f64);
             }
         }
-        let kib = process::usage(scene.right().daemon.pid())?.resident_kib;
+        let kib = process::usage(pid)?.resident_kib;
         let kept = gbps[1] / gbps[0];
         for (figure, value) in [(verdict::KEPT, kept), (verdict::MEMORY, kib as f64)] {
             run.push(Row::new(&name, DAEMON, figure, round, value));
@@ -187,39 +204,6 @@ fn measure(
     let lines = (scene.log_lines() - lines) as f64;
     run.push(Row::new(&name, DAEMON, verdict::LOG_LINES, 0, lines));
     Ok(())
-}
-
-/// Runs TCP through the tunnel during a flood of the closed port (`aim` is 0) or of the daemon; returns all figures.
-fn one(
-    scene: &mut Scene,
-    datagrams: &Datagrams,
-    aim: usize,
-    way: Direction,
-    args: &Args,
-) -> Result<Vec<(Figure, f64)>> {
-    let window = Duration::from_secs(args.secs);
-    let before = scene.settled()?;
-    let pid = scene.right().daemon.pid();
-    let (stand, generator) = (&mut scene.stand, &mut scene.generators[aim]);
-    let ((gbps, cpu), flooded) = beside(generator, datagrams, args.rate, || {
-        let before = process::cpu_time(pid)?;
-        let gbps = stand.one_stream(way, window)?;
-        Ok((gbps, process::cpu_time(pid)? - before))
-    })?;
-    let cpus = cpu.as_secs_f64() / window.as_secs_f64();
-    let mut figures = vec![(verdict::TCP, gbps), (("", "CPUs"), cpus)];
-    let counters = scene.settled()?.since(&before);
-    if aim == 1 {
-        let sent = flooded.datagrams as f64;
-        let drops: u64 = counters.inbound_drops().map(|(_, count)| count).sum();
-        figures.extend([
-            (verdict::SENT, sent / flooded.seconds / 1e3),
-            (verdict::REACHED, drops as f64 / sent.max(1.0) * 100.0),
-            (("no room", ""), counters.kernel_drops() as f64),
-            (verdict::COOKIES, counters.cookies_sent as f64),
-        ]);
-    }
-    Ok(figures)
 }
 
 /// Floods at each rate from the peer's own address, half of the datagrams with a wrong MAC2, while the peer starts

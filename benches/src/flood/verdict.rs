@@ -5,7 +5,7 @@ use convoy_rows::row::Run;
 use itertools::Itertools as _;
 
 /// A figure with its unit.
-pub(super) type Figure = (&'static str, &'static str);
+type Figure = (&'static str, &'static str);
 
 /// The daemon, at whose port the flood is aimed: the contender that is judged. The other one is a closed port.
 pub(super) const DAEMON: &str = "daemon";
