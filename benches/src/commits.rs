@@ -178,7 +178,7 @@ fn table(run: &Run, names: &[&str]) -> String {
             cell(sample.map(|it| spread(&it, properties(unit).0)))
         };
         let ratio_of = |other: &&str| {
-            let sample = run.ratio(name, other, first, scene.figure);
+            let sample = run.ratio(name, [other, first], scene.figure);
             cell(sample.as_ref().map(ratio::text))
         };
         let mut cells = vec![format!("{figure}, {unit}")];

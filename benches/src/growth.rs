@@ -137,9 +137,9 @@ const QUICK: [Call; 4] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     let version = first_line(Command::new(&args.convoy).arg("--version"))?;
     let other = contender::wireguard_go(&args.peers);
-    let (calls, rounds, secs) = match args.quick {
-        true => (&QUICK[..], 1, 1),
-        false => (&FULL[..], args.rounds, 2),
+    let (calls, rounds) = match args.quick {
+        true => (&QUICK[..], 1),
+        false => (&FULL[..], args.rounds),
     };
     let mut run = Run::new(vec![version]);
     let mut programs = vec![Contender::wireguard(CONVOY, &args.convoy)];
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     crowd::measure(program, peers, round, &mut run)?;
                 }
             }
-            _ => measure(args, call, secs, round, &mut run)?,
+            _ => measure(args, call, round, &mut run)?,
         }
         Ok(format!("MTU {mtu}, {peers} peers: {tests}"))
     })?;
@@ -173,13 +173,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs the tests of a tunnel, and adds their rows.
-fn measure(
-    args: &Args,
-    (mtu, peers, tests): Call,
-    secs: u32,
-    round: u32,
-    run: &mut Run,
-) -> Result<()> {
+fn measure(args: &Args, call: Call, round: u32, run: &mut Run) -> Result<()> {
+    let ((mtu, peers, tests), secs) = (call, if args.quick { 1 } else { 2 });
     let options = format!("--mtu {mtu} --peers {peers} --secs {secs} --tests {tests}");
     let output = speedtest::output(&args.convoy, &options)?;
     let memory = output["peak_memory_bytes"].as_f64().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use convoy_rows::row::{Row, Run};
+use convoy_rows::row::{Figure, Row, Run};
 use convoy_rows::section::Section;
 use convoy_rows::table::Table;
 use itertools::Itertools as _;
@@ -60,10 +60,7 @@ pub(crate) fn output(program: &Path, options: &str) -> Result<Value> {
 }
 
 /// Figures of the test `name`, with their units, and whether the generator set the limit.
-pub(crate) fn figures(
-    output: &Value,
-    name: &str,
-) -> Vec<((&'static str, &'static str), f64, bool)> {
+pub(crate) fn figures(output: &Value, name: &str) -> Vec<(Figure<'static>, f64, bool)> {
     let runs = output["runs"].as_array().into_iter().flatten();
     let own = runs.filter(|run| run["name"] == name);
     let figures = own.flat_map(|run| {

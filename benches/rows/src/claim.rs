@@ -92,7 +92,7 @@ fn cells((scene, one, others, aim): &Claim, run: &Run) -> Option<Vec<String>> {
         medians.filter_map(|name| Some((run.sample(scene, name, row.of())?.median, *name)));
     let (other, best) = medians.max_by(|(a, _), (b, _)| (a * sign).total_cmp(&(b * sign)))?;
     let figures = [own.median, other].map(|it| table::number(Some(it), decimals));
-    let ratio = run.ratio(scene, one, best, row.of());
+    let ratio = run.ratio(scene, [one, best], row.of());
     let (limit, times, ratio, judged) = match *aim {
         Ratio(limit) => (limit, " ×", Some(ratio::text(ratio.as_ref()?)), ratio?),
         Itself(limit) => (limit, "", None, own),

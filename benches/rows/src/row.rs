@@ -178,10 +178,10 @@ impl Run {
         Sample::of(values.into_values().collect())
     }
 
-    /// Ratio of a figure of two contenders in a scene, within each round.
-    pub fn ratio(&self, scene: &str, one: &str, other: &str, figure: Figure<'_>) -> Option<Sample> {
-        let other = self.values(scene, other, figure);
-        let values = self.values(scene, one, figure).into_iter();
+    /// Ratio of the first contender's figure in a scene to the second's, within each round.
+    pub fn ratio(&self, scene: &str, pair: [&str; 2], figure: Figure<'_>) -> Option<Sample> {
+        let [one, other] = pair.map(|contender| self.values(scene, contender, figure));
+        let values = one.into_iter();
         let ratios = values.filter_map(|(round, value)| Some(value / other.get(&round)?));
         Sample::of(ratios.filter(|ratio| ratio.is_finite()).collect())
     }
@@ -264,10 +264,14 @@ pub(crate) mod tests {
     fn ratios_are_taken_within_a_round_and_one_without_a_figure_is_left_out() {
         let figures: [(&str, &[f64]); 2] = [("a", &[2.0, 9.0, 8.0]), ("b", &[1.0, 3.0, 0.0])];
         let mut run = run("tcp-up", "Gbit/s", &figures);
-        let ratio = run.ratio("tcp-up", "a", "b", ("figure", "Gbit/s")).unwrap();
+        let ratio = run
+            .ratio("tcp-up", ["a", "b"], ("figure", "Gbit/s"))
+            .unwrap();
         assert_eq!(ratio.values, [2.0, 3.0]);
         run.rows.remove(0);
-        let ratio = run.ratio("tcp-up", "a", "b", ("figure", "Gbit/s")).unwrap();
+        let ratio = run
+            .ratio("tcp-up", ["a", "b"], ("figure", "Gbit/s"))
+            .unwrap();
         assert_eq!(ratio::text(&ratio), "3.00 (3.00–3.00)");
     }
 }

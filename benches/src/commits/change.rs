@@ -48,7 +48,7 @@ pub(super) fn scenes(run: &Run) -> Vec<String> {
 
 /// A stage's line in a table of both trees.
 fn cells(run: &Run, scene: &str) -> [String; 8] {
-    let noise = run.ratio(scene, BASE, AGAIN, TIME).map(|ratios| {
+    let noise = run.ratio(scene, [BASE, AGAIN], TIME).map(|ratios| {
         let distances = ratios.values.iter().map(|ratio| distance(*ratio));
         distances.fold(LEAST_NOISE, f64::max)
     });
@@ -61,7 +61,7 @@ fn cells(run: &Run, scene: &str) -> [String; 8] {
         }))
     };
     let is_base = |row: &Row| row.is_of(scene, TIME) && row.contender != HEAD;
-    let ratio = run.ratio(scene, HEAD, BASE, TIME);
+    let ratio = run.ratio(scene, [HEAD, BASE], TIME);
     let change = ratio.as_ref().zip(noise).map_or("", change);
     let counted = |side| Some(run.sample(scene, side, INSTRUCTIONS)?.median);
     let (base, head) = (counted(BASE), counted(HEAD));

@@ -1,11 +1,8 @@
 //! Judges the figures of each kind of flood.
 
 use convoy_lab::measure::Sample;
-use convoy_rows::row::Run;
+use convoy_rows::row::{Figure, Run};
 use itertools::Itertools as _;
-
-/// A figure with its unit.
-type Figure = (&'static str, &'static str);
 
 /// The daemon, at whose port the flood is aimed: the contender that is judged. The other one is a closed port.
 pub(super) const DAEMON: &str = "daemon";
@@ -13,14 +10,14 @@ pub(super) const CLOSED: &str = "closed port";
 /// Scene of handshakes of a peer whose own address is forged.
 pub(super) const FORGED: &str = "forged";
 // Figures that are judged, and those that they are made of.
-pub(super) const TCP: Figure = ("TCP", "Gbit/s");
-pub(super) const KEPT: Figure = ("kept", "×");
-pub(super) const REACHED: Figure = ("reached", "%");
-pub(super) const SENT: Figure = ("sent", "kpps");
-pub(super) const MEMORY: Figure = ("memory", "KiB");
-pub(super) const LOG_LINES: Figure = ("log", "lines");
-pub(super) const COOKIES: Figure = ("cookies", "");
-pub(super) const UNTIL_HANDSHAKE: Figure = ("until a handshake", "s");
+pub(super) const TCP: Figure<'static> = ("TCP", "Gbit/s");
+pub(super) const KEPT: Figure<'static> = ("kept", "×");
+pub(super) const REACHED: Figure<'static> = ("reached", "%");
+pub(super) const SENT: Figure<'static> = ("sent", "kpps");
+pub(super) const MEMORY: Figure<'static> = ("memory", "KiB");
+pub(super) const LOG_LINES: Figure<'static> = ("log", "lines");
+pub(super) const COOKIES: Figure<'static> = ("cookies", "");
+pub(super) const UNTIL_HANDSHAKE: Figure<'static> = ("until a handshake", "s");
 
 /// Rates of forged datagrams per second, and the seconds within which the peer must have a session.
 pub(super) const HANDSHAKES: [(u32, f64); 2] = [(20_000, 6.0), (50_000, 11.0)];

@@ -50,7 +50,7 @@ fn gain(run: &Run) -> Option<String> {
     let rate = ("", "Gbit/s");
     let mut rates = run.rows.iter().filter(|row| row.is_of(UPLOAD, rate));
     let (with, without) = (&rates.next()?.contender, &rates.next_back()?.contender);
-    let ratio = run.ratio(UPLOAD, with, without, rate)?;
+    let ratio = run.ratio(UPLOAD, [with, without], rate)?;
     let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(|it| (it - 1.0) * 100.0);
     let median_of = |contender| Some(run.sample(UPLOAD, contender, rate)?.median);
     let (with, without) = (median_of(with)?, median_of(without)?);

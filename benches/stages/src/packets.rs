@@ -7,13 +7,13 @@ use etherparse::{PacketBuilder, checksum::Sum16BitWords};
 /// Bytes of the virtio header before each packet that a TUN read returns.
 pub const VNET_LEN: usize = 10;
 
-/// Flag for an incomplete checksum; `VIRTIO_NET_HDR_GSO_*`.
+/// Flag for an incomplete checksum.
 const NEEDS_CSUM: u8 = 1;
-const GSO_TCPV4: u8 = 1;
-const GSO_UDP_L4: u8 = 5;
 const IPV4_HEADER: usize = 20;
-const TCP_HEADER: usize = 20;
-const UDP_HEADER: usize = 8;
+/// Protocol number, `VIRTIO_NET_HDR_GSO_*`, length of the header, and place of the checksum in it.
+type Transport = (u8, u8, usize, usize);
+const TCP: Transport = (6, 1, 20, 16);
+const UDP: Transport = (17, 5, 8, 6);
 const TTL: u8 = 64;
 const PORTS: (u16, u16) = (4242, 5201);
 const WINDOW: u16 = 65_000;
@@ -30,7 +30,7 @@ pub struct Flow {
 impl Flow {
     /// A UDP packet of `len` bytes, headers included.
     pub fn udp(self, len: usize) -> Vec<u8> {
-        let payload = vec![7; len - IPV4_HEADER - UDP_HEADER];
+        let payload = vec![7; len - IPV4_HEADER - UDP.2];
         let mut packet = Vec::new();
         // INVARIANT: a Vec accepts every write, and no bench asks for more than a packet holds.
         PacketBuilder::ipv4(self.from.octets(), self.to.octets(), TTL)
@@ -41,7 +41,7 @@ impl Flow {
     }
 
     /// A TCP segment with `payload`, beginning at `sequence`.
-    pub fn tcp(self, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    fn tcp(self, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let mut packet = Vec::new();
         PacketBuilder::ipv4(self.from.octets(), self.to.octets(), TTL)
             .tcp(PORTS.0, PORTS.1, sequence, WINDOW)
@@ -54,22 +54,20 @@ impl Flow {
     /// Consecutive TCP segments of one stream, each with `payload_len` bytes.
     pub fn tcp_train(self, segments: usize, payload_len: usize) -> Vec<Vec<u8>> {
         let payload = vec![7; payload_len];
-        let sequence = |n: usize| (n * payload_len) as u32;
-        (0..segments)
-            .map(|n| self.tcp(sequence(n), &payload))
-            .collect()
+        let segments = (0..segments).map(|n| self.tcp((n * payload_len) as u32, &payload));
+        segments.collect()
     }
 
     /// A TCP super-packet after its virtio header.
     pub fn tcp_super_packet(self, segments: usize, payload_len: usize) -> Vec<u8> {
         let packet = self.tcp(0, &vec![7; segments * payload_len]);
-        framed(packet, GSO_TCPV4, TCP_HEADER, payload_len)
+        framed(packet, TCP, payload_len)
     }
 
     /// A UDP super-packet after its virtio header.
     pub fn udp_super_packet(self, segments: usize, payload_len: usize) -> Vec<u8> {
-        let packet = self.udp(IPV4_HEADER + UDP_HEADER + segments * payload_len);
-        framed(packet, GSO_UDP_L4, UDP_HEADER, payload_len)
+        let packet = self.udp(IPV4_HEADER + UDP.2 + segments * payload_len);
+        framed(packet, UDP, payload_len)
     }
 }
 
@@ -80,16 +78,12 @@ pub fn unsegmented(packet: &[u8]) -> Vec<u8> {
 
 /// Prepends the virtio header of a super-packet, and puts the pseudo-header's sum where the checksum was: the
 /// kernel leaves it for the reader to complete.
-fn framed(mut packet: Vec<u8>, gso_type: u8, transport_len: usize, segment_len: usize) -> Vec<u8> {
-    let (protocol, field) = match gso_type {
-        GSO_TCPV4 => (6, 16),
-        _ => (17, 6),
-    };
-    let transport = (packet.len() - IPV4_HEADER) as u16;
+fn framed(mut packet: Vec<u8>, transport: Transport, segment_len: usize) -> Vec<u8> {
+    let (protocol, gso_type, transport_len, field) = transport;
+    let len = (packet.len() - IPV4_HEADER) as u16;
     let pseudo = Sum16BitWords::new().add_slice(&packet[12..IPV4_HEADER]);
-    let pseudo = pseudo
-        .add_2bytes([0, protocol])
-        .add_2bytes(transport.to_be_bytes());
+    let pseudo = pseudo.add_2bytes([0, protocol]);
+    let pseudo = pseudo.add_2bytes(len.to_be_bytes());
     let at = IPV4_HEADER + field;
     packet[at..at + 2].copy_from_slice(&(!pseudo.ones_complement()).to_ne_bytes());
     let words = [
