@@ -216,7 +216,7 @@ fn forge(scene: &mut Scene, run: &mut Run) -> Result<()> {
             // The daemon is under load before the first attempt.
             thread::sleep(Duration::from_secs(1));
             let tries = (0..TRIES).map(|_| handshake(stand));
-            tries.collect::<Result<Vec<f64>>>()
+            tries.collect::<Result<Vec<_>>>()
         })?;
         let mut add = |figure, round, value| {
             run.push(Row::new(FORGED, "peer", figure, round, value).at(rate.into()));

@@ -8,6 +8,7 @@ use crate::plot::Plot;
 use crate::row::{self, Row, Run};
 use crate::table::Table;
 use anyhow::Result;
+use itertools::Itertools as _;
 
 /// A command's result: where it is kept, and what shows it.
 pub struct Section {
@@ -25,8 +26,7 @@ pub struct Section {
     pub legend: &'static str,
 }
 
-const LIMITED: &str =
-    "\n\\* In at least one round the generator, not the contender, set the limit.\n";
+const LIMITED: &str = "\\* In at least one round the generator, not the contender, set the limit.";
 /// Parts of the names of scenes that the page leaves out.
 const DETAILS: [&str; 11] = [
     "p99.9",
@@ -67,25 +67,16 @@ impl Section {
     }
 
     fn text_of(&self, run: &Run, shown: &[Row]) -> String {
-        let tables = self.tables.iter().map(|table| table.text(shown));
-        let tables: String = [claim::table(run)]
-            .into_iter()
-            .chain(tables)
-            .filter(|table| !table.is_empty())
-            .map(|table| format!("\n{table}"))
-            .collect();
-        let mut text = run.origin.paragraph() + &tables;
-        if text.contains("\\* |") {
-            text += LIMITED;
-        }
-        if !self.legend.is_empty() {
-            text += &format!("\n{}\n", self.legend);
-        }
-        let notes = merged(&run.origin.notes);
-        if !notes.is_empty() {
-            text += &format!("\n- {}\n", notes.join("\n- "));
-        }
-        text
+        let mut parts = vec![run.origin.paragraph(), claim::table(run)];
+        parts.extend(self.tables.iter().map(|table| table.text(shown)));
+        let is_limited = parts.iter().any(|part| part.contains("\\* |"));
+        parts.extend(is_limited.then(|| LIMITED.to_owned()));
+        parts.push(self.legend.to_owned());
+        let notes = merged(&run.origin.notes).into_iter();
+        parts.push(notes.map(|note| format!("- {note}")).join("\n"));
+        parts.retain(|part| !part.is_empty());
+        let mut parts = parts.iter().map(|part| part.trim_end().to_owned() + "\n");
+        parts.join("\n")
     }
 
     /// Prints a result. Writes it and its plots to `named`, or if that is absent and the result is `whole`, to the usual

@@ -19,7 +19,6 @@ pub(super) const AGAIN: &str = "base again";
 pub(super) const HEAD: &str = "head";
 /// All sides, in the order of their columns.
 pub(super) const SIDES: [&str; 3] = [BASE, HEAD, AGAIN];
-/// Figures of a stage.
 pub(super) const TIME: (&str, &str) = ("time", "ns");
 pub(super) const INSTRUCTIONS: (&str, &str) = ("instructions", "");
 

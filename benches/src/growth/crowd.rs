@@ -102,7 +102,6 @@ pub(super) fn measure(contender: &Contender, peers: u32, round: u32, run: &mut R
     Ok(())
 }
 
-/// A hub under test, and its peers.
 struct Crowd {
     hub: End,
     to_hub: SocketAddrV4,

@@ -37,7 +37,6 @@ pub(super) const SYNCCONF: Kind = ("syncconf", 50, &[
 ]);
 const KINDS: [Kind; 3] = [PORT_CHANGE, FLAP, SYNCCONF];
 
-/// An event that took place.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) from_s: f64,
@@ -45,7 +44,6 @@ pub(super) struct Event {
     pub(super) kind: Kind,
     /// `None` if it affects all spokes.
     pub(super) spoke: Option<u8>,
-    /// Why it failed.
     pub(super) error: Option<String>,
 }
 

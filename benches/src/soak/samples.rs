@@ -40,11 +40,9 @@ pub(super) struct Observed {
     pub(super) handshakes: BTreeSet<(u8, u64)>,
     /// The daemon that ended early, and the end of its log.
     pub(super) death: Option<String>,
-    /// One sample per second.
     pub(super) samples: Vec<Sample>,
 }
 
-/// One second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     pub(super) at_s: f64,

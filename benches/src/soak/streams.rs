@@ -105,7 +105,6 @@ impl Load {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Verified bytes of each stream.
     pub(super) fn arrived(&self) -> [u64; STREAMS] {
         let arrived = self.arrived.each_ref();
         arrived.map(|bytes| bytes.load(Ordering::Relaxed))
