@@ -105,7 +105,6 @@ fn observe(args: &Args) -> Result<Observed> {
     let daemons = hub.daemons().map(|end| end.namespace.label().to_owned());
     let mut observed = Observed {
         began_unix_s: jiff::Timestamp::now().as_second().cast_unsigned(),
-        cpus: Host::of_this_machine().cpus,
         secs: args.secs,
         daemons: daemons.collect(),
         ..Observed::default()
@@ -140,6 +139,8 @@ fn observe(args: &Args) -> Result<Observed> {
 /// A hub and its spokes, before any traffic through the tunnels.
 struct Hub {
     hub: End,
+    /// Processors of the machine.
+    cpus: f64,
     /// In the order of [`SPOKES`].
     spokes: Vec<End>,
     // Dropped last: everything inside ends with it.
@@ -170,6 +171,7 @@ impl Hub {
         let hub = End::start(&middle, &daemon, &identity, peers, TUNNEL_MTU);
         Ok(Self {
             hub: hub.context("start the hub")?,
+            cpus: Host::of_this_machine().cpus as f64,
             spokes,
             _lab: lab,
         })

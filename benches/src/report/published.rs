@@ -59,26 +59,21 @@ fn gain(run: &Run) -> Option<String> {
     ))
 }
 
-/// A figure of a profile, with GSO or without.
-fn profiled(run: &Run, scene: &str, contender: &str, figure: (&str, &str)) -> Option<f64> {
-    Some(run.sample(scene, contender, figure)?.median)
-}
-
 fn change(run: &Run, contender: &str) -> Option<String> {
-    let share = |scene| profiled(run, scene, contender, BELOW_SENDMSG);
+    let share = |scene| Some(run.sample(scene, contender, BELOW_SENDMSG)?.median);
     let (without, with) = (share("no-gso")?, share("gso")?);
     Some(format!("{without:.0} % → {with:.0} %"))
 }
 
 fn sending(run: &Run) -> Option<String> {
-    let sends = |scene| profiled(run, scene, BOTH, SENDS);
+    let sends = |scene| Some(run.sample(scene, BOTH, SENDS)?.median);
     let (both, from, to) = (change(run, BOTH)?, sends("no-gso")?, sends("gso")?);
     Some(format!("{both}; sends per GB {from:.0} → {to:.0}"))
 }
 
 /// Includes the copies into the buffers: the samples cannot tell them apart.
 fn copies(run: &Run) -> Option<String> {
-    let percent = profiled(run, "gso", "sender", COPIES)?;
+    let percent = run.sample("gso", "sender", COPIES)?.median;
     Some(format!(
         "≤ {percent:.1} % of the sender, with copies to them"
     ))

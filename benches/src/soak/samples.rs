@@ -28,8 +28,6 @@ const PROBING: Duration = Duration::from_millis(900);
 pub(super) struct Observed {
     /// Start of the load in seconds since 1970-01-01 UTC.
     pub(super) began_unix_s: u64,
-    /// Processors of the machine.
-    pub(super) cpus: usize,
     /// Duration of the load.
     pub(super) secs: u64,
     /// The hub, which is under test, then the spokes.
@@ -55,8 +53,8 @@ pub(super) struct Sample {
     pub(super) latency: Option<LatencyReport>,
     /// In the order of [`Observed::daemons`].
     pub(super) usage: Vec<Usage>,
-    /// Number of CPUs that other programs used since the previous sample.
-    pub(super) others_cpus: f64,
+    /// Share of all CPUs that other programs used since the previous sample, in percent.
+    pub(super) others_percent: f64,
     /// Drops since the previous sample, by reason; reasons without drops are omitted.
     pub(super) drops: BTreeMap<String, u64>,
 }
@@ -173,7 +171,7 @@ fn sample(hub: &Hub, load: &Load, totals: &mut Totals) -> Result<Sample> {
     // The clocks of different processes advance at different moments.
     now.others_s = process::machine_busy()?.as_secs_f64() - ours.as_secs_f64();
     let others_s = (now.others_s - totals.others_s).max(0.0);
-    sample.others_cpus = rounded(others_s / seconds, 1e2);
+    sample.others_percent = 100.0 * others_s / seconds / hub.cpus;
     *totals = now;
     Ok(sample)
 }

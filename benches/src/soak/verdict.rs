@@ -95,8 +95,7 @@ fn undisturbed(observed: &Observed) -> Finding {
     let due = observed.samples.iter().zip(1..);
     let late = due.map(|(sample, second)| sample.at_s - f64::from(second));
     let latest = late.fold(0.0, f64::max);
-    let others = quantile(0.5, observed.samples.iter().map(|it| it.others_cpus));
-    let percent = 100.0 * others / observed.cpus as f64;
+    let percent = quantile(0.5, observed.samples.iter().map(|it| it.others_percent));
     let found = format!("other programs used {percent:.0} %; worst sample delay {latest:.1} s");
     (latest <= LATE && percent <= OTHERS_PERCENT, found)
 }

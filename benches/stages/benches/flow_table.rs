@@ -29,7 +29,7 @@ trait Way {
     type Key: Key;
     type State: BuildHasher;
 
-    fn state() -> Self::State;
+    const STATE: fn() -> Self::State;
 }
 
 trait Key: Hash + Eq + Copy + From<Tuple> {
@@ -61,9 +61,7 @@ macro_rules! ways {
             type Key = $key;
             type State = $state;
 
-            fn state() -> $state {
-                $new
-            }
+            const STATE: fn() -> $state = || $new;
         }
     )*};
 }
@@ -121,7 +119,7 @@ fn remove_and_insert<W: Way>(bencher: Bencher<'_, '_>, tuples: &[Tuple]) {
 }
 
 fn table<W: Way>(tuples: &[Tuple]) -> (HashMap<W::Key, usize, W::State>, Vec<Tuple>) {
-    let mut map = HashMap::with_hasher(W::state());
+    let mut map = HashMap::with_hasher((W::STATE)());
     map.extend(tuples.iter().map(|tuple| W::Key::from(*tuple)).zip(0..));
     let mut random = StdRng::seed_from_u64(8);
     let any = |_| tuples[random.random_range(0..tuples.len())];

@@ -30,7 +30,6 @@ fn observed(secs: u64) -> Observed {
     };
     Observed {
         began_unix_s: BEGAN,
-        cpus: 2,
         secs,
         daemons: ["hub", "spoke 2"].map(str::to_owned).into(),
         events: [PORT_CHANGE, FLAP, SYNCCONF].map(event).into(),
@@ -100,7 +99,7 @@ fn dropped(observed: &mut Observed, second: usize, reason: &str) {
 
 fn busy(observed: &mut Observed, share: f64) {
     for sample in &mut observed.samples {
-        sample.others_cpus = share * observed.cpus as f64;
+        sample.others_percent = share * 100.0;
     }
 }
 
