@@ -77,11 +77,25 @@ pub(super) const TABLE: Table = Table {
     has_spread: false,
 };
 
-/// Starts a daemon with this many peers and measures each kind of traffic.
+/// Starts a daemon with this many peers and measures each kind of traffic for about [`SECOND`].
 pub(super) fn measure(contender: &Contender, peers: u32, round: u32, run: &mut Run) -> Result<()> {
     let mut crowd = Crowd::start(&contender.implementation(), peers)?;
     for traffic @ (is_up, train) in TRAFFIC {
-        let (flow, cpu, calls) = crowd.carry(traffic)?;
+        let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
+        while flow.time < SECOND {
+            // Made anew each time: a counter passes the replay window once.
+            let trains = crowd.trains(traffic);
+            let mut ends = [(&crowd.inside, PAYLOAD), (&crowd.outside, SEALED)];
+            if is_up {
+                ends.reverse();
+            }
+            let (cpu_before, calls_before) = crowd.costs(is_up)?;
+            flow.carry(ends, &trains)?;
+            let (cpu_after, calls_after) = crowd.costs(is_up)?;
+            cpu += cpu_after - cpu_before;
+            calls += calls_after - calls_before;
+            ensure!(flow.arrived > 0, "nothing arrives");
+        }
         let (packets, seconds) = (flow.arrived as f64, flow.time.as_secs_f64());
         let waited = flow.waited.as_secs_f64() / seconds;
         let kpps = packets / seconds / 1e3;
@@ -170,30 +184,6 @@ impl Crowd {
             send(kept.0.first().context("no session with the hub")?)?;
         }
         Ok(())
-    }
-
-    /// Carries traffic for about [`SECOND`]. Returns also the hub's CPU time, and its UDP sends or writes to the TUN.
-    fn carry(&mut self, traffic: Traffic) -> Result<(Flow, Duration, u64)> {
-        let (is_up, _) = traffic;
-        let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
-        let mut trains = self.trains(traffic);
-        while flow.time < SECOND {
-            let mut ends = [(&self.inside, PAYLOAD), (&self.outside, SEALED)];
-            if is_up {
-                ends.reverse();
-            }
-            let (cpu_before, calls_before) = self.costs(is_up)?;
-            flow.carry(ends, &trains)?;
-            let (cpu_after, calls_after) = self.costs(is_up)?;
-            cpu += cpu_after - cpu_before;
-            calls += calls_after - calls_before;
-            ensure!(flow.arrived > 0, "nothing arrives");
-            if is_up {
-                // A counter passes the replay window once.
-                trains = self.trains(traffic);
-            }
-        }
-        Ok((flow, cpu, calls))
     }
 
     /// Trains from or to all peers in turn.
