@@ -20,20 +20,24 @@ pub struct Plot {
     pub file: &'static str,
     /// Headline.
     pub title: &'static str,
-    /// Label of the horizontal axis, with the unit, and its scale.
-    pub x: (&'static str, Scale),
-    /// Scene, unit and scale of each panel, from top to bottom; panels without points are omitted.
+    /// Includes the unit.
+    pub x_label: &'static str,
+    /// Scale of the horizontal axis.
+    pub x_scale: Scale,
+    /// From top to bottom; panels without points are omitted.
     pub panels: Panels,
     /// Whether grey lines show the lowest and highest value.
     pub has_range: bool,
 }
 
-type Panels = &'static [(&'static str, &'static str, Scale)];
+/// Scene, unit and scale of a panel.
+pub type Panels = &'static [(&'static str, &'static str, Scale)];
 
 /// Scale of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// From zero.
+    #[default]
     Linear,
     /// Logarithmic, by powers of ten; values that are not positive are omitted.
     Logarithmic,
@@ -82,26 +86,36 @@ struct Panel {
     lines: Vec<Line>,
 }
 
-/// Name, colour and points of one quantity along the horizontal axis; a line without a name is not in the legend.
-type Line = (String, RGBColor, Points);
+/// One quantity along the horizontal axis; a line without a name is not in the legend.
+struct Line {
+    name: String,
+    colour: RGBColor,
+    points: Points,
+}
 
-/// Kind, colour and time span of an event; events of one kind share a legend entry.
-type Mark<'a> = (&'a str, RGBColor, Range<f64>);
+/// The time span of an event; events of one kind share a legend entry.
+struct Mark<'a> {
+    kind: &'a str,
+    colour: RGBColor,
+    span: Range<f64>,
+}
 
 impl Plot {
     /// A plot of medians alone.
     pub const fn new(
         file: &'static str,
         title: &'static str,
-        x: (&'static str, Scale),
+        (x_label, x_scale): (&'static str, Scale),
         panels: Panels,
     ) -> Self {
+        let has_range = false;
         Self {
             file,
             title,
-            x,
+            x_label,
+            x_scale,
             panels,
-            has_range: false,
+            has_range,
         }
     }
 
@@ -133,11 +147,9 @@ impl Plot {
         let (head, mut rest) = whole.split_vertically(HEAD);
         self.draw_head(&head, &run.origin.line(), &marks)?;
         let lines = panels.iter().flat_map(|panel| &panel.lines);
-        let places = lines.flat_map(|(.., points)| points);
-        let across = self
-            .x
-            .1
-            .ends(places.map(|point| self.x.1.place(point.0)), 1.0);
+        let places = lines.flat_map(|line| &line.points);
+        let places = places.map(|point| self.x_scale.place(point.0));
+        let across = self.x_scale.ends(places, 1.0);
         for (number, panel) in (1..).zip(&panels) {
             // The last panel has room for the horizontal axis.
             let foot = if number == panels.len() { FOOT } else { 0 };
@@ -160,8 +172,11 @@ impl Plot {
         for (name, colour) in contenders.iter().zip(COLOURS.iter().cycle()) {
             let samples = samples(rows.iter().copied().filter(|row| row.contender == *name));
             let mut add = |name: &str, colour: RGBColor, value: fn(&Sample) -> f64| {
-                let points = samples.iter().map(|(at, it)| (*at, value(it)));
-                lines.push((name.to_owned(), colour, points.collect()));
+                lines.push(Line {
+                    name: name.to_owned(),
+                    colour,
+                    points: samples.iter().map(|(at, it)| (*at, value(it))).collect(),
+                });
             };
             if self.has_range {
                 add("", GREY, |it| it.max);
@@ -192,7 +207,7 @@ impl Plot {
             false => "",
         };
         head.draw(&Text::new(format!("{origin}{range}"), (x, 38), small))?;
-        let legend = marks.iter().map(|(kind, colour, _)| (*kind, *colour));
+        let legend = marks.iter().map(|it| (it.kind, it.colour));
         for (name, colour) in legend.sorted_by_key(|(kind, _)| *kind).dedup() {
             head.draw(&Rectangle::new([(x, 63), (x + 14, 77)], colour.filled()))?;
             head.draw(&Text::new(name, (x + 20, 63), (FONT, 14).into_font()))?;
@@ -209,7 +224,6 @@ impl Plot {
         area: &Area<'_>,
         foot: u32,
     ) -> Result<()> {
-        let (x_label, x_scale) = self.x;
         let up = panel.scale.ends(panel.places(), HEADROOM);
         let mut chart = ChartBuilder::on(area)
             .margin_top(26)
@@ -224,37 +238,38 @@ impl Plot {
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
             .axis_style(BLACK.mix(0.4))
-            .x_desc(if foot > 0 { x_label } else { "" })
+            .x_desc(if foot > 0 { self.x_label } else { "" })
             .y_desc(&panel.label)
             .axis_desc_style((FONT, 14).into_font())
             .label_style((FONT, 13).into_font())
-            .x_labels(x_scale.ticks(across, 13))
+            .x_labels(self.x_scale.ticks(across, 13))
             .y_labels(panel.scale.ticks(&up, 5))
-            .x_label_formatter(&|place| x_scale.text(*place))
+            .x_label_formatter(&|place| self.x_scale.text(*place))
             .y_label_formatter(&|place| panel.scale.text(*place))
             .draw()?;
-        for (_, colour, span) in marks {
-            let corners = [(span.start, up.start), (span.end, up.end)];
-            let stripe = Rectangle::new(corners, colour.mix(0.4).filled());
+        for mark in marks {
+            let corners = [(mark.span.start, up.start), (mark.span.end, up.end)];
+            let stripe = Rectangle::new(corners, mark.colour.mix(0.4).filled());
             chart.plotting_area().draw(&stripe)?;
         }
-        for (_, colour, points) in &panel.lines {
-            let points = thinned(points).into_iter();
-            let points = points.map(|(at, value)| (x_scale.place(at), panel.scale.place(value)));
+        for line in &panel.lines {
+            let points = thinned(&line.points).into_iter();
+            let points =
+                points.map(|(at, value)| (self.x_scale.place(at), panel.scale.place(value)));
             let points: Points = points.filter(|(_, place)| place.is_finite()).collect();
-            chart.draw_series(LineSeries::new(points.iter().copied(), *colour))?;
+            chart.draw_series(LineSeries::new(points.iter().copied(), line.colour))?;
             if points.len() <= FEW {
-                let dot = |point: &_| Circle::new(*point, 3, colour.filled());
+                let dot = |point: &_| Circle::new(*point, 3, line.colour.filled());
                 chart.draw_series(points.iter().map(dot))?;
             }
         }
         let mut right = WIDTH as i32 - 24;
-        let named = panel.lines.iter().filter(|(name, ..)| !name.is_empty());
-        for (name, colour, _) in named.rev() {
-            let style = TextStyle::from((FONT, 14).into_font()).color(colour);
+        let named = panel.lines.iter().filter(|line| !line.name.is_empty());
+        for line in named.rev() {
+            let style = TextStyle::from((FONT, 14).into_font()).color(&line.colour);
             let style = style.pos(Pos::new(HPos::Right, VPos::Top));
-            area.draw(&Text::new(&name[..], (right, 7), style))?;
-            right -= name.chars().count() as i32 * LETTER + 20;
+            area.draw(&Text::new(&line.name[..], (right, 7), style))?;
+            right -= line.name.chars().count() as i32 * LETTER + 20;
         }
         Ok(())
     }
@@ -272,18 +287,22 @@ fn samples<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(f64, Sample)> {
 }
 
 fn marks(rows: &[Row]) -> Vec<Mark<'_>> {
-    let events: Vec<_> = rows.iter().filter(|row| row.scene == EVENTS).collect();
+    let events = rows.iter().filter(|row| row.scene == EVENTS);
     let kinds: Vec<_> = events
-        .iter()
+        .clone()
         .map(|row| &row.contender[..])
         .unique()
         .collect();
     // The first two colours are those of lines.
     let colours = COLOURS.iter().cycle().skip(2);
-    let coloured: Vec<_> = kinds.into_iter().zip(colours).collect();
-    let marks = events.into_iter().filter_map(|row| {
-        let (kind, colour) = coloured.iter().find(|(kind, _)| *kind == row.contender)?;
-        Some((*kind, **colour, row.at?..row.value))
+    let marks = events.filter_map(|row| {
+        let mut kinds = kinds.iter().zip(colours.clone());
+        let (kind, colour) = kinds.find(|(kind, _)| **kind == row.contender)?;
+        Some(Mark {
+            kind,
+            colour: *colour,
+            span: row.at?..row.value,
+        })
     });
     marks.collect()
 }
@@ -291,7 +310,7 @@ fn marks(rows: &[Row]) -> Vec<Mark<'_>> {
 impl Panel {
     /// The positions of the values that the axis can show.
     fn places(&self) -> impl Iterator<Item = f64> {
-        let points = self.lines.iter().flat_map(|(.., points)| points);
+        let points = self.lines.iter().flat_map(|line| &line.points);
         let places = points.map(|point| self.scale.place(point.1));
         places.filter(|place| place.is_finite())
     }

@@ -20,21 +20,42 @@ const PORTS: u16 = 100;
 const OUTAGE: Duration = Duration::from_secs(2);
 const ABSENCE: Duration = Duration::from_secs(1);
 
-/// A kind of event: its name in the rows, the second of each minute at which it begins, and the reasons for which a daemon
-/// may then drop packets.
-pub(super) type Kind = (&'static str, u64, &'static [&'static str]);
+/// A kind of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Its name in the rows.
+    pub(super) name: &'static str,
+    /// Second of each minute at which it begins.
+    pub(super) second: u64,
+    /// Reasons for which a daemon may then drop packets.
+    pub(super) drops: &'static [&'static str],
+}
 
 /// The hub switches to another port. Datagrams to the former one are lost.
-pub(super) const PORT_CHANGE: Kind = ("port change", 10, &["outbound_send_failed"]);
+pub(super) const PORT_CHANGE: Kind = Kind {
+    name: "port change",
+    second: 10,
+    drops: &["outbound_send_failed"],
+};
 /// A spoke's cable is unplugged. No route leads through it.
-pub(super) const FLAP: Kind = ("flap", 30, PORT_CHANGE.2);
+pub(super) const FLAP: Kind = Kind {
+    name: "flap",
+    second: 30,
+    drops: PORT_CHANGE.drops,
+};
 /// `wg syncconf` removes a peer from the hub and restores it. Packets for it, its datagrams and crossing handshakes are
 /// lost.
-#[rustfmt::skip]
-pub(super) const SYNCCONF: Kind = ("syncconf", 50, &[
-    "outbound_no_route", "outbound_peer_removed", "outbound_held_overflow",
-    "inbound_unknown_session", "inbound_unknown_peer",
-]);
+pub(super) const SYNCCONF: Kind = Kind {
+    name: "syncconf",
+    second: 50,
+    drops: &[
+        "outbound_no_route",
+        "outbound_peer_removed",
+        "outbound_held_overflow",
+        "inbound_unknown_session",
+        "inbound_unknown_peer",
+    ],
+};
 const KINDS: [Kind; 3] = [PORT_CHANGE, FLAP, SYNCCONF];
 
 #[derive(Clone, Debug)]
@@ -80,7 +101,7 @@ fn schedule(secs: u64) -> impl Iterator<Item = (u64, Kind, usize)> {
             // Within a minute, no spoke loses both its cable and its sessions.
             let shift = if kind == SYNCCONF { 2 } else { 0 };
             let spoke = (minute as usize + shift) % SPOKES.len();
-            (minute * 60 + kind.1, kind, spoke)
+            (minute * 60 + kind.second, kind, spoke)
         })
     });
     events.filter(move |(at, _, _)| at + LAST < secs)

@@ -88,7 +88,7 @@ impl Observed {
             add("drops", "all daemons", "packets/s", drops as f64);
         }
         for event in &self.events {
-            let row = Row::new(EVENTS, event.kind.0, ("until", "s"), 0, event.until_s);
+            let row = Row::new(EVENTS, event.kind.name, ("until", "s"), 0, event.until_s);
             run.push(row.at(event.from_s));
         }
     }

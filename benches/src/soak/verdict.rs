@@ -258,8 +258,9 @@ fn drops(observed: &Observed) -> Finding {
     let (mut explained, mut others) = (BTreeMap::new(), BTreeMap::new());
     for sample in &observed.samples {
         for (reason, count) in &sample.drops {
-            let explains =
-                |event: &Event| is_felt(event, sample) && event.kind.2.contains(&reason.as_str());
+            let explains = |event: &Event| {
+                is_felt(event, sample) && event.kind.drops.contains(&reason.as_str())
+            };
             // On a new interface the kernel joins multicast groups, to which no peer routes.
             let is_of_start = sample.at_s < STARTING && reason == "outbound_no_route";
             let group = match is_of_start || observed.events.iter().any(explains) {

@@ -22,8 +22,8 @@ fn observed(secs: u64) -> Observed {
         times.map(|unix_s| (*spoke, unix_s))
     });
     let event = |kind: Kind| Event {
-        from_s: kind.1 as f64 + 0.001,
-        until_s: kind.1 as f64 + 2.0,
+        from_s: kind.second as f64 + 0.001,
+        until_s: kind.second as f64 + 2.0,
         kind,
         spoke: (kind != PORT_CHANGE).then_some(2),
         error: None,
