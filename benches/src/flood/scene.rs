@@ -73,10 +73,10 @@ impl Scene {
         }
         let daemon = SocketAddrV4::new(TARGET, bed.tunnel.right.config.listen_port);
         let closed = SocketAddrV4::new(TARGET, CLOSED);
-        let generator = |target| Generator::new(&attacker, target);
+        let generator = |target| Generator::new(&attacker, None, target);
         Ok(Self {
             generators: [generator(closed)?, generator(daemon)?],
-            forging: Generator::forging(&attacker, outer(&bed.tunnel.left), daemon)?,
+            forging: Generator::new(&attacker, Some(outer(&bed.tunnel.left)), daemon)?,
             initiations: initiations(bed)?,
             data: Vec::new(),
             stand,

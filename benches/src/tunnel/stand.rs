@@ -13,8 +13,9 @@ use anyhow::{Context as _, Error, Result, ensure};
 use convoy_lab::measure::{self, Bed, Direction, Ends, process};
 use convoy_lab::traffic::{Exchange, LatencyReport};
 use convoy_lab::wireguard::{Implementation, TunnelOptions, Underlay};
-use convoy_lab::{Namespace, Pid, RelayIdentity};
+use convoy_lab::{Namespace, Pid};
 use convoy_rows::row::{Row, Run};
+use convoy_turn_server::RelayIdentity;
 use tempfile::TempDir;
 
 use super::contender::{Contender, Kind, Set};

@@ -56,35 +56,18 @@ pub struct Flooded {
 }
 
 impl Generator {
-    /// Opens a socket in `namespace`, as root.
-    pub fn new(namespace: &Namespace, target: SocketAddrV4) -> Result<Self, LabError> {
-        Self::open(namespace, SOURCES, (FIRST_SOURCE, 0x1_0000), 0, target)
-    }
-
-    /// Opens a socket in `namespace`, as root, that forges one source address and port.
-    pub fn forging(
+    /// Opens a socket in `namespace`, as root, that forges the address and port `source`; `None` for those of
+    /// [`SOURCES`].
+    pub fn new(
         namespace: &Namespace,
-        source: SocketAddrV4,
+        source: Option<SocketAddrV4>,
         target: SocketAddrV4,
     ) -> Result<Self, LabError> {
-        let network = format!("{}/32", source.ip());
-        Self::open(
-            namespace,
-            &network,
-            (*source.ip(), 1),
-            source.port(),
-            target,
-        )
-    }
-
-    fn open(
-        namespace: &Namespace,
-        network: &str,
-        sources: (Ipv4Addr, u64),
-        port: u16,
-        target: SocketAddrV4,
-    ) -> Result<Self, LabError> {
-        namespace.link().own_network(network)?;
+        let (network, sources, port) = match source {
+            None => (SOURCES.to_owned(), (FIRST_SOURCE, 0x1_0000), 0),
+            Some(one) => (format!("{}/32", one.ip()), (*one.ip(), 1), one.port()),
+        };
+        namespace.link().own_network(&network)?;
         let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         Ok(Self {
             socket: socket.doing(namespace.step("start a flood"))?,

@@ -43,35 +43,15 @@ const HOLD: &str = r#"
     done
 "#;
 
-/// A shell in a new network and mount namespace; dropping it kills everything inside.
-pub(crate) struct Holder(Child);
-
-impl Holder {
-    /// Starts the shell, inside the user namespace `user` if there is one. `name` appears in `ps`.
-    pub(crate) fn start(name: String, user: Option<Arc<OwnedFd>>) -> io::Result<Self> {
-        let run = CString::new(run_directory().into_os_string().into_vec())?;
-        let mut command = waiting("sh");
-        command.arg0(name).args(["-c", HOLD]);
-        // SAFETY: `unshare_network` makes system calls only, as required of a forked child.
-        unsafe { command.pre_exec(move || unshare_network(user.as_deref(), &run)) };
-        command.spawn().map(Self)
-    }
-
-    pub(crate) fn pid(&self) -> Pid {
-        process_id(&self.0)
-    }
-
-    /// Lets the shell kill everything inside, without waiting for it.
-    pub(crate) fn release(&mut self) {
-        drop(self.0.stdin.take());
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        // Closes the pipe first. An error means that the shell is already gone.
-        let _ = self.0.wait();
-    }
+/// Starts the shell in a new network and mount namespace, inside the user namespace `user` if there is one. `name`
+/// appears in `ps`. Once its standard input is closed, it kills everything inside.
+pub(crate) fn start(name: String, user: Option<Arc<OwnedFd>>) -> io::Result<Child> {
+    let run = CString::new(run_directory().into_os_string().into_vec())?;
+    let mut command = waiting("sh");
+    command.arg0(name).args(["-c", HOLD]);
+    // SAFETY: `unshare_network` makes system calls only, as required of a forked child.
+    unsafe { command.pre_exec(move || unshare_network(user.as_deref(), &run)) };
+    command.spawn()
 }
 
 /// Creates a user namespace in which this user is root and may create namespaces.

@@ -1,14 +1,22 @@
 //! A set of namespaces and the links between them.
 
+use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use convoy_process::user_namespace_fix;
+use procfs::process::Process;
 
 use crate::{
     error::{Doing as _, LabError},
-    holder::Holder,
+    holder,
     namespace::Namespace,
-    privilege,
 };
+
+/// Capabilities without which namespaces and links need a user namespace (capabilities(7)): `CAP_NET_ADMIN` and
+/// `CAP_SYS_ADMIN`.
+const NEEDED: u64 = 1 << 12 | 1 << 21;
 
 /// A set of anonymous namespaces; dropping it kills every process inside and removes them.
 ///
@@ -16,7 +24,7 @@ use crate::{
 /// otherwise all namespaces of a lab belong to one user namespace, in which this user is root.
 pub struct Lab {
     user: Option<Arc<OwnedFd>>,
-    holders: Mutex<Vec<Holder>>,
+    holders: Mutex<Vec<Child>>,
 }
 
 impl Lab {
@@ -26,10 +34,20 @@ impl Lab {
     /// If no TUN device can be opened, or if this is not root and the kernel refuses a user namespace. The
     /// message names the fix.
     pub fn new() -> Result<Self, LabError> {
-        Ok(Self {
-            user: privilege::user_namespace()?,
-            holders: Mutex::default(),
-        })
+        let mut tun = OpenOptions::new();
+        let tun = tun.read(true).write(true).open("/dev/net/tun");
+        tun.map_err(LabError::Tun)?;
+        // Root in a container may lack the capabilities.
+        let status = Process::myself().and_then(|process| process.status());
+        let user = match status.is_ok_and(|status| status.capeff & NEEDED == NEEDED) {
+            true => None,
+            false => Some(Arc::new(holder::user_namespace().map_err(|source| {
+                let fix = format!("{}, or run as root", user_namespace_fix(&source));
+                LabError::UserNamespace { fix, source }
+            })?)),
+        };
+        let holders = Mutex::default();
+        Ok(Self { user, holders })
     }
 
     /// Whether this lab needs no user namespace, so that [`Namespace::run`] works.
@@ -40,13 +58,12 @@ impl Lab {
     /// Adds a namespace with its own network, in which only `lo` exists and is up, and with its own empty
     /// `/run`. `label` appears in messages and in `ps`.
     pub fn namespace(&self, label: &str) -> Result<Namespace, LabError> {
-        let opened = Holder::start(format!("lab:{label}"), self.user.clone()).and_then(|holder| {
-            let namespace = Namespace::open(label, holder.pid(), self.user.clone())?;
-            Ok((holder, namespace))
-        });
-        let (holder, namespace) = opened.doing(format_args!("namespace {label}: make it"))?;
+        let step = || format!("namespace {label}: make it");
+        let holder = holder::start(format!("lab:{label}"), self.user.clone()).doing(step())?;
+        let pid = holder::process_id(&holder);
         let holders = self.holders.lock();
         holders.unwrap_or_else(PoisonError::into_inner).push(holder);
+        let namespace = Namespace::open(label, pid, self.user.clone()).doing(step())?;
         namespace.link().set_up("lo")?;
         Ok(namespace)
     }
@@ -80,6 +97,12 @@ impl Drop for Lab {
         let holders = self.holders.get_mut();
         let holders = holders.unwrap_or_else(PoisonError::into_inner);
         // All end at the same time; then each is waited for.
-        holders.iter_mut().for_each(Holder::release);
+        for holder in &mut *holders {
+            drop(holder.stdin.take());
+        }
+        for holder in holders {
+            // An error means that it is already gone.
+            let _ = holder.wait();
+        }
     }
 }

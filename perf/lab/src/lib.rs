@@ -20,8 +20,7 @@
 //! 6. [`loss`] makes a link lose packets.
 //! 7. [`measure`] measures a tunnel between two such daemons.
 //! 8. [`flood`] attacks a daemon; a [`PacketSocket`] sends and captures frames below the IP stack.
-//! 9. A [`Router`] is one of a home or a carrier, with its NAT and firewall.
-//! 10. A [`Bus`] carries D-Bus messages between a program and services that a test plays.
+//! 9. A [`Bus`] carries D-Bus messages between a program and services that a test plays.
 //!
 //! It needs iproute2 (`ip`), and for packet loss and interfaces that cut batches also nftables and ethtool.
 //!
@@ -40,12 +39,7 @@ pub mod loss;
 pub mod measure;
 mod namespace;
 mod packet_socket;
-mod privilege;
-#[cfg(feature = "relay")]
-mod relay;
 mod require;
-mod router;
-mod stun;
 mod tool;
 pub mod traffic;
 mod turn;
@@ -60,9 +54,5 @@ pub use link::{Link, LinkStatistics, UDP_SEGMENTATION};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::PacketSocket;
-#[cfg(feature = "relay")]
-pub use relay::{RelayIdentity, RelayOptions, RelayServer, RelayTransport};
 pub use require::{require_lab, require_programs, require_root_lab};
-pub use router::{Joined, Nat, Router, RouterOptions};
-pub use stun::StunServer;
 pub use turn::Turn;

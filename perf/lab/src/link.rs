@@ -63,11 +63,6 @@ impl Link<'_> {
         self.change(&["link", "set", name, "down"])
     }
 
-    /// Sets an interface's MTU in bytes.
-    pub fn set_mtu(&self, name: &str, mtu: u32) -> Result<(), LabError> {
-        self.change(&["link", "set", name, "mtu", &mtu.to_string()])
-    }
-
     /// Sets the length of an interface's transmit queue in packets.
     pub fn set_queue_length(&self, name: &str, packets: u32) -> Result<(), LabError> {
         self.change(&["link", "set", name, "txqueuelen", &packets.to_string()])
@@ -103,16 +98,9 @@ impl Link<'_> {
         self.change(&["address", "delete", address, "dev", name])
     }
 
-    /// Routes `destination` through a neighbour.
+    /// Routes `destination`, which may be `default`, through a neighbour, in place of any earlier route.
     pub fn add_route_through(&self, destination: &str, gateway: IpAddr) -> Result<(), LabError> {
-        self.change(&["route", "add", destination, "via", &gateway.to_string()])
-    }
-
-    /// Routes everything of a family that has no other route through a neighbour.
-    pub fn replace_default_route(&self, gateway: IpAddr) -> Result<(), LabError> {
-        let family = if gateway.is_ipv4() { "-4" } else { "-6" };
-        let gateway = gateway.to_string();
-        self.change(&[family, "route", "replace", "default", "via", &gateway])
+        self.change(&["route", "replace", destination, "via", &gateway.to_string()])
     }
 
     /// Makes every address of an IPv4 network a local address.
@@ -138,7 +126,8 @@ impl Link<'_> {
         })
     }
 
-    pub(crate) fn add_veth(
+    /// Adds a virtual cable from the interface `name` to `other_name` in `other`, of an MTU in bytes; both ends are down.
+    pub fn add_veth(
         &self,
         name: &str,
         other: &Namespace,

@@ -1,8 +1,8 @@
 //! Standard programs that configure a network: `ip`, `nft`, `ethtool`.
 
 use std::env;
-use std::io::{self, ErrorKind, Write as _};
-use std::process::{Command, Output, Stdio};
+use std::io::{ErrorKind, Write as _};
+use std::process::Stdio;
 
 use crate::{error::LabError, namespace::Namespace};
 
@@ -22,8 +22,22 @@ pub(crate) fn run(
         ),
         problem,
     };
-    let command = namespace.command(program);
-    let output = output(command, arguments, input).map_err(|error| match error.kind() {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    // Root's directories, which may be missing from a user's `PATH`.
+    path.push(":/usr/sbin:/sbin");
+    let mut command = namespace.command(program);
+    command.args(arguments).env("PATH", path);
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.spawn().and_then(|mut child| {
+        // A program that does not read its input reports the reason itself.
+        let _ = child
+            .stdin
+            .take()
+            .map(|mut it| it.write_all(input.as_bytes()));
+        child.wait_with_output()
+    });
+    let output = output.map_err(|error| match error.kind() {
         ErrorKind::NotFound => failed(format!(
             "not installed (fix: apt-get install {}, or your distribution's package of it)",
             package(program)
@@ -53,22 +67,4 @@ pub(crate) fn package(program: &str) -> &str {
         "wg" | "wg-quick" => "wireguard-tools",
         other => other,
     }
-}
-
-fn output(mut command: Command, arguments: &[&str], input: &str) -> io::Result<Output> {
-    let mut path = env::var_os("PATH").unwrap_or_default();
-    // Root's directories, which may be missing from a user's `PATH`.
-    path.push(":/usr/sbin:/sbin");
-    let mut child = command
-        .args(arguments)
-        .env("PATH", path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read its input reports the reason itself.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    child.wait_with_output()
 }

@@ -20,35 +20,26 @@ const WORTH_A_LINE: Duration = Duration::from_millis(100);
 /// does runs alone. It waits until no other test runs or could run, so that tests seldom have to wait for it.
 /// Tests that count the processes of a user run beside others, but not beside each other. A thread that has a
 /// turn gets another one at once.
-pub struct Turn {
-    kind: Kind,
-}
+pub struct Turn(Option<Kind>);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Together,
     /// Beside others, as this user.
     User(u32),
     Alone,
-    /// Given to a thread that has a turn already.
-    Within,
 }
 
 #[derive(Default)]
 struct State {
-    running: usize,
+    running: Vec<Kind>,
     /// Tests that would run beside others, and wait.
     waiting: usize,
-    /// Users as whom tests run.
-    users: Vec<u32>,
-    is_one_alone: bool,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
-    running: 0,
+    running: Vec::new(),
     waiting: 0,
-    users: Vec::new(),
-    is_one_alone: false,
 });
 static CHANGED: Condvar = Condvar::new();
 
@@ -60,19 +51,13 @@ impl Turn {
     /// Waits until the test may run beside others.
     #[must_use]
     pub fn together() -> Self {
-        Self::take(|| {
-            drop(join(|_| true));
-            Kind::Together
-        })
+        Self::take(Kind::Together)
     }
 
     /// The same for a test whose processes belong to the user `uid`, and which counts them.
     #[must_use]
     pub fn of_user(uid: u32) -> Self {
-        Self::take(|| {
-            join(|state| !state.users.contains(&uid)).users.push(uid);
-            Kind::User(uid)
-        })
+        Self::take(Kind::User(uid))
     }
 
     /// Waits until the test may run alone. `reason` is for the reader of the test: what another test would
@@ -80,42 +65,51 @@ impl Turn {
     #[must_use]
     pub fn alone(reason: &'static str) -> Self {
         debug_assert!(!reason.is_empty());
-        Self::take(|| {
-            let must_wait =
-                |state: &mut State| state.is_one_alone || state.running > 0 || state.waiting > 0;
-            wait_while(state(), must_wait).is_one_alone = true;
-            Kind::Alone
-        })
+        Self::take(Kind::Alone)
     }
 
-    fn take(wait: impl FnOnce() -> Kind) -> Self {
-        let kind = if HAS_TURN.replace(true) {
-            Kind::Within
-        } else {
-            let begin = Instant::now();
-            let kind = wait();
-            report(begin.elapsed());
-            kind
-        };
-        Self { kind }
+    fn take(kind: Kind) -> Self {
+        if HAS_TURN.replace(true) {
+            return Self(None);
+        }
+        let begin = Instant::now();
+        let is_waiting = usize::from(kind != Kind::Alone);
+        let mut state = state();
+        state.waiting += is_waiting;
+        let turn = CHANGED.wait_while(state, |state| !state.admits(kind));
+        state = turn.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= is_waiting;
+        state.running.push(kind);
+        drop(state);
+        report(begin.elapsed());
+        Self(Some(kind))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        match self.kind {
-            Kind::Within => return,
-            Kind::Together => state().running -= 1,
-            Kind::User(uid) => {
-                let mut state = state();
-                state.running -= 1;
-                state.users.retain(|user| *user != uid);
-            }
-            Kind::Alone => state().is_one_alone = false,
-        }
+        let Some(kind) = self.0 else { return };
+        let mut state = state();
+        let own = state.running.iter().position(|it| *it == kind);
+        own.map(|own| state.running.swap_remove(own));
         HAS_TURN.set(false);
         CHANGED.notify_all();
     }
+}
+
+impl State {
+    fn admits(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Alone => self.running.is_empty() && self.waiting == 0,
+            _ if self.running.contains(&Kind::Alone) => false,
+            Kind::User(_) if self.running.contains(&kind) => false,
+            Kind::Together | Kind::User(_) => self.running.len() < TOGETHER,
+        }
+    }
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells `convoy-suite`, if it runs this test, how much of the test's duration was waiting.
@@ -126,30 +120,6 @@ fn report(waited: Duration) {
         // Bypasses libtest's capture; a closed standard error is no reason to fail.
         let _ = writeln!(io::stderr(), "WAITED {:.3} {test}", waited.as_secs_f32());
     }
-}
-
-/// Waits until one more may run beside others.
-fn join(may: impl Fn(&State) -> bool) -> MutexGuard<'static, State> {
-    let mut state = state();
-    state.waiting += 1;
-    let must_wait =
-        |state: &mut State| state.is_one_alone || state.running >= TOGETHER || !may(state);
-    state = wait_while(state, must_wait);
-    state.waiting -= 1;
-    state.running += 1;
-    state
-}
-
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn wait_while(
-    state: MutexGuard<'static, State>,
-    condition: impl FnMut(&mut State) -> bool,
-) -> MutexGuard<'static, State> {
-    let result = CHANGED.wait_while(state, condition);
-    result.unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn gives_way(
 ) {
     let hostile = Hostile::start(serve);
     let by_tcp = options(RelayTransport::Tcp);
-    let server = RelayServer::start_here(HERE, &by_tcp).expect("a server");
+    let server = RelayServer::start(HERE, &by_tcp).expect("a server");
     let relays = [
         relay(hostile.address, &options(transport)),
         relay(server.address, &by_tcp),

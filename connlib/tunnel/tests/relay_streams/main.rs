@@ -12,12 +12,12 @@ use std::{
 
 use common::*;
 use convoy_carrier::Roots;
-use convoy_lab::{RelayIdentity, RelayOptions, RelayServer, RelayTransport};
 use convoy_proto::config::{
     AllowedIpUpdate, Authorities, DeviceUpdate, Password, PeerUpdate, Prefix, Relay, RelayState,
     RelayTransport as By,
 };
 use convoy_tunnel::Options;
+use convoy_turn_server::{RelayIdentity, RelayOptions, RelayServer, RelayTransport};
 
 /// Far longer than the six seconds until a relay is tried.
 const LONG: Duration = Duration::from_secs(60);
@@ -39,13 +39,13 @@ fn packets_arrive_in_order_over_tls() {
 #[test]
 fn a_server_that_ends_and_comes_back_is_found_again() {
     let options = options(RelayTransport::Tcp);
-    let server = RelayServer::start_here(HERE, &options).expect("a server");
+    let server = RelayServer::start(HERE, &options).expect("a server");
     let address = server.address;
     let (a, b) = ends(relay(address, &options));
     reaches(&a, &b, 1);
     drop(server);
     eventually(|| !matches!(state(&a), RelayState::Ready(_)));
-    let server = RelayServer::start_here(address, &options).expect("a server");
+    let server = RelayServer::start(address, &options).expect("a server");
     reaches(&a, &b, 2);
     assert!(server.relayed() > 0);
 }
@@ -54,7 +54,7 @@ fn a_server_that_ends_and_comes_back_is_found_again() {
 fn a_certificate_for_another_name_is_told_and_nothing_passes() {
     let identity = RelayIdentity::new("other.test").unwrap();
     let options = options(RelayTransport::Tls(identity));
-    let server = RelayServer::start_here(HERE, &options).expect("a server");
+    let server = RelayServer::start(HERE, &options).expect("a server");
     let (a, b) = ends(relay(server.address, &options));
     let why = "the certificate of 127.0.0.1 is not valid for that name";
     let deadline = Instant::now() + LONG;
@@ -69,7 +69,7 @@ fn a_certificate_for_another_name_is_told_and_nothing_passes() {
 #[test]
 fn more_packets_than_a_stream_takes_do_it_no_harm() {
     let options = options(RelayTransport::Tcp);
-    let server = RelayServer::start_here(HERE, &options).expect("a server");
+    let server = RelayServer::start(HERE, &options).expect("a server");
     let (a, b) = ends(relay(server.address, &options));
     reaches(&a, &b, 1);
     for n in 0..4_000u32 {
@@ -82,7 +82,7 @@ fn more_packets_than_a_stream_takes_do_it_no_harm() {
 #[test]
 fn a_server_that_nobody_needs_is_not_connected_to() {
     let options = options(RelayTransport::Tcp);
-    let server = RelayServer::start_here(HERE, &options).expect("a server");
+    let server = RelayServer::start(HERE, &options).expect("a server");
     let (a, b) = (
         End::start(1, &Options::default()),
         End::start(2, &Options::default()),
@@ -97,7 +97,7 @@ fn a_server_that_nobody_needs_is_not_connected_to() {
 
 fn packets_arrive_in_order(transport: RelayTransport) {
     let options = options(transport);
-    let server = RelayServer::start_here(HERE, &options).expect("a server");
+    let server = RelayServer::start(HERE, &options).expect("a server");
     let (a, b) = ends(relay(server.address, &options));
     reaches(&a, &b, 1);
     // Fewer than any queue on the way takes, sockets of the server included.

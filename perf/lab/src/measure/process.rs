@@ -73,20 +73,21 @@ fn cpu_time_of(task: &Task) -> Result<Duration, ProcError> {
         return Ok(Duration::from_nanos(schedstat.sum_exec_runtime));
     }
     let stat = task.stat()?;
-    let ticks = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
-    Ok(Duration::from_secs_f64(ticks))
+    Ok(time_of(stat.utime + stat.stime))
 }
 
 /// CPU time of a process group since its start: of the processes in it, and of children for which they have waited. The
 /// unit is a clock tick, usually 10 ms.
 pub fn group_cpu_time(group: Pid) -> io::Result<Duration> {
-    let all = all_processes().map_err(error)?;
-    let stats = all.filter_map(|process| process.ok()?.stat().ok());
-    let own = stats.filter(|stat| stat.pgrp == group.as_raw());
+    let own = stats()?.filter(|stat| stat.pgrp == group.as_raw());
     let waited = |stat: &Stat| (stat.cutime + stat.cstime).max(0).cast_unsigned();
-    let ticks: u64 = own.map(|it| it.utime + it.stime + waited(&it)).sum();
-    let ticks = ticks as f64 / procfs::ticks_per_second() as f64;
-    Ok(Duration::from_secs_f64(ticks))
+    Ok(time_of(
+        own.map(|it| it.utime + it.stime + waited(&it)).sum(),
+    ))
+}
+
+fn time_of(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64)
 }
 
 /// The processes that execute a file below `directory`.
@@ -102,10 +103,13 @@ pub fn executing(directory: &Path) -> io::Result<Vec<Pid>> {
 
 /// The processes whose parent is `pid`.
 pub fn children(pid: Pid) -> io::Result<Vec<Pid>> {
-    let all = all_processes().map_err(error)?;
-    let stats = all.filter_map(|process| process.ok()?.stat().ok());
-    let own = stats.filter(|stat| stat.ppid == pid.as_raw());
+    let own = stats()?.filter(|stat| stat.ppid == pid.as_raw());
     Ok(own.map(|stat| Pid::from_raw(stat.pid)).collect())
+}
+
+fn stats() -> io::Result<impl Iterator<Item = Stat>> {
+    let all = all_processes().map_err(error)?;
+    Ok(all.filter_map(|process| process.ok()?.stat().ok()))
 }
 
 /// Its peak memory in bytes (`VmHWM`, proc_pid_status(5)).

@@ -19,7 +19,7 @@ pub struct Config {
 }
 
 /// One peer of a [`Config`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// The peer's identity.
     pub public_key: [u8; 32],

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Ipv6Addr, Shutdown};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A program that behaves like `wireguard-go`, and how to start it.
 #[derive(Clone, Debug)]
 pub struct Implementation {
-    program: PathBuf,
+    /// The program.
+    pub program: PathBuf,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
 }
@@ -53,11 +54,6 @@ impl Implementation {
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
-    }
-
-    /// The program.
-    pub fn program(&self) -> &Path {
-        &self.program
     }
 
     fn failed(&self, problem: impl Into<String>) -> LabError {
@@ -115,7 +111,10 @@ impl Daemon {
     fn wait_until_ready(&mut self) -> Result<(), LabError> {
         let outcome = eventually(PATIENCE, || match self.ended() {
             Some(status) => Some(Err(format!("ended with {status}"))),
-            None => answers(&self.socket).then_some(Ok(())),
+            // One that only listens may not yet handle signals.
+            None => ask(&self.socket, "get=1\n\n")
+                .is_ok_and(|it| !it.is_empty())
+                .then_some(Ok(())),
         });
         let silent = || Err(format!("does not answer at {}", self.socket.display()));
         outcome
@@ -136,12 +135,8 @@ impl Daemon {
     pub fn wait_until_listening(&self, port: u16) -> Result<(), LabError> {
         // Documentation/networking/proc_net_tcp.rst: the local address, a colon, the port.
         let local = format!(":{port:04X} ");
-        let is_listening = || {
-            ["udp", "udp6"]
-                .map(|table| self.has_in(table, &local))
-                .contains(&true)
-        };
-        self.wait_until(is_listening, || format!("does not listen on port {port}"))
+        let problem = || format!("does not listen on port {port}");
+        self.wait_until_in(&["udp", "udp6"], &local, problem)
     }
 
     /// Waits until the kernel accepts packets to `address` of the daemon's interface. If the link was down
@@ -150,34 +145,27 @@ impl Daemon {
         // The destination and its prefix length in hexadecimal (net/ipv6/route.c, rt6_info_route).
         let local = format!("{:032x} 80 ", address.to_bits());
         let problem = || format!("its host does not accept packets to {address}");
-        self.wait_until(|| self.has_in("ipv6_route", &local), problem)
+        self.wait_until_in(&["ipv6_route"], &local, problem)
     }
 
-    /// Whether a table below `/proc` of the daemon's network has this text.
-    fn has_in(&self, table: &str, text: &str) -> bool {
-        let table = fs::read_to_string(format!("/proc/{}/net/{table}", self.pid()));
-        table.is_ok_and(|table| table.contains(text))
-    }
-
-    fn wait_until(
+    /// Waits until one of these tables below `/proc` of the daemon's network has this text.
+    fn wait_until_in(
         &self,
-        holds: impl Fn() -> bool,
+        tables: &[&str],
+        text: &str,
         problem: impl Fn() -> String,
     ) -> Result<(), LabError> {
-        eventually(PATIENCE, || holds().then_some(())).ok_or_else(|| self.failed(problem()))
+        let is_in = |table: &&str| {
+            let table = fs::read_to_string(format!("/proc/{}/net/{table}", self.pid()));
+            table.is_ok_and(|table| table.contains(text))
+        };
+        let found = eventually(PATIENCE, || tables.iter().any(is_in).then_some(()));
+        found.ok_or_else(|| self.failed(problem()))
     }
 
     /// Sends `request` unchanged to the UAPI socket, and reads the whole answer.
     pub fn request(&self, request: &str) -> Result<String, LabError> {
-        let ask = || {
-            let mut stream = UnixStream::connect(&self.socket)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            stream.write_all(request.as_bytes())?;
-            stream.shutdown(Shutdown::Write)?;
-            io::read_to_string(stream)
-        };
-        ask().map_err(|e| self.failed(format!("no answer: {e}")))
+        ask(&self.socket, request).map_err(|e| self.failed(format!("no answer: {e}")))
     }
 
     /// The daemon's process.
@@ -236,15 +224,11 @@ impl Drop for Daemon {
     }
 }
 
-/// Whether a daemon answers at this socket: one that only listens may not yet handle signals.
-fn answers(socket: &Path) -> bool {
-    let Ok(mut stream) = UnixStream::connect(socket) else {
-        return false;
-    };
-    let asked = stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| stream.write_all(b"get=1\n\n"));
-    asked
-        .and_then(|()| stream.read(&mut [0]))
-        .is_ok_and(|read| read > 0)
+fn ask(socket: &Path, request: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
+    io::read_to_string(stream)
 }

@@ -57,13 +57,12 @@ impl Identity {
     pub fn as_peer(&self, endpoint: Option<SocketAddr>) -> Peer {
         Peer {
             public_key: self.keys.public,
-            preshared_key: None,
             endpoint,
-            persistent_keepalive: 0,
             allowed_ips: vec![
                 format!("{}/32", inner_v4(self.number)),
                 format!("{}/128", inner_v6(self.number)),
             ],
+            ..Peer::default()
         }
     }
 }

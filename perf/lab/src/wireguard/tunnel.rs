@@ -91,10 +91,8 @@ fn idle_peers(count: u32) -> Vec<Peer> {
         let v6 = Ipv6Addr::from_bits(FIRST_IDLE_V6.to_bits() + u128::from(number));
         Peer {
             public_key: KeyPair::generate().public,
-            preshared_key: None,
-            endpoint: None,
-            persistent_keepalive: 0,
             allowed_ips: vec![format!("{v4}/32"), format!("{v6}/128")],
+            ..Peer::default()
         }
     };
     (0..count).map(peer).collect()

@@ -67,7 +67,7 @@ impl Bed {
 
     /// Floods the socket until it has received `count` datagrams.
     fn flood(&self, datagrams: &Datagrams, count: usize) -> Vec<(IpAddr, Vec<u8>)> {
-        let mut generator = Generator::new(&self.pair.left, TARGET).unwrap();
+        let mut generator = Generator::new(&self.pair.left, None, TARGET).unwrap();
         let end = AtomicBool::new(false);
         let mut heard = Vec::new();
         let flooded = thread::scope(|scope| {

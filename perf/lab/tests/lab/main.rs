@@ -10,7 +10,6 @@
 mod flood;
 mod namespaces;
 mod rootless;
-mod routers;
 mod wireguard;
 
 use std::io::{Read, Write};

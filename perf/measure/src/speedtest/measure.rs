@@ -130,13 +130,9 @@ impl Path<'_> {
         let congestion_control = tcp.bbr.then_some(BBR);
         self.ends.begin_tcp(self.via, load, congestion_control)?;
         let before = self.read()?;
-        if let Some(probing) = probing {
-            self.ends.begin_ping(self.via, probing)?;
-        }
+        let latency = probing.map(|probing| self.ends.ping(self.via, probing));
+        let latency = latency.transpose()?;
         let received = self.ends.finish_tcp(load)?;
-        let latency = probing
-            .map(|probing| self.ends.finish_ping(probing))
-            .transpose()?;
         let usage = self.usage_since(before)?;
         Ok((received, latency, usage))
     }
@@ -176,9 +172,10 @@ impl Path<'_> {
         let probing = duration.saturating_sub(PING_MARGIN);
         self.ends.begin_udp(self.via, load)?;
         let before = self.read()?;
-        if attempt.stage == Stage::Confirm {
-            self.ends.begin_ping(self.via, probing)?;
-        }
+        let latency = match attempt.stage {
+            Stage::Probe => None,
+            Stage::Confirm => Some(self.ends.ping(self.via, probing)?),
+        };
         let sent = self.ends.finish_sending_udp(load)?;
         let usage = self.usage_since(before)?;
         let received = self.ends.finish_receiving_udp()?;
@@ -191,9 +188,7 @@ impl Path<'_> {
             reordered: Some(received.reordered),
             ..Run::default()
         };
-        if attempt.stage == Stage::Confirm {
-            note_latency(&mut run, Some(self.ends.finish_ping(probing)?));
-        }
+        note_latency(&mut run, latency);
         note_usage(&mut run, usage, Direction::Up, bytes);
         Ok((trial, run))
     }

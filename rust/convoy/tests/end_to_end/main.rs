@@ -18,6 +18,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod pairing;
+mod router;
 mod scene;
 mod star;
 mod stats;

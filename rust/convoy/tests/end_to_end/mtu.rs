@@ -65,7 +65,8 @@ for_each_pairing! {
             for (part, mtu) in [(1, 1_280), (2, 576), (3, 1_420)] {
                 arrived(bytes / 5 * part);
                 for end in [left, right] {
-                    end.namespace.link().set_mtu(end.daemon.interface(), mtu).unwrap();
+                    let link = end.namespace.link();
+                    link.bring_up(end.daemon.interface(), mtu, &[""; 0]).unwrap();
                 }
             }
         });

@@ -98,7 +98,7 @@ fn after_kill_9_the_interface_comes_up_again_as_with_the_reference() {
 /// Brings the interface up and down with Convoy and with the reference. The state of the host before,
 /// meanwhile and after must be the same, and so must the result of `meanwhile`.
 fn as_with_the_reference(interface: &str, peer: &str, meanwhile: impl Fn(&Client) -> String) {
-    let programs = [convoy_program(), reference().program().to_owned()];
+    let programs = [convoy_program(), reference().program.clone()];
     let needed = [
         "wg-quick",
         "wg",

@@ -7,7 +7,8 @@ use std::{
     thread,
 };
 
-use convoy_lab::{RelayIdentity, RelayOptions, RelayServer, RelayTransport, eventually};
+use convoy_lab::eventually;
+use convoy_turn_server::{RelayIdentity, RelayOptions, RelayServer, RelayTransport};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -52,7 +53,8 @@ fn a_turn_server_is_reached_by_tls_with_a_password_from_a_credential() {
         alias: None,
         other: None,
     };
-    let server = RelayServer::start(&machine.net, (ROUTER, 443).into(), &options).unwrap();
+    let start = || RelayServer::start((ROUTER, 443).into(), &options);
+    let server = machine.net.run(start).unwrap().unwrap();
     machine.shell_in_net(BLOCKED);
     if !machine.boot() {
         return;

@@ -8,7 +8,8 @@ mod servers;
 
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
 
-use convoy_lab::{RelayServer, RelayTransport, eventually};
+use convoy_lab::eventually;
+use convoy_turn_server::{RelayServer, RelayTransport};
 use serde_json::Value;
 
 use super::{

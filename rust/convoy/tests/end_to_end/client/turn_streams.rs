@@ -6,7 +6,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_lab::{RelayIdentity, RelayServer, RelayTransport, eventually};
+use convoy_lab::eventually;
+use convoy_turn_server::{RelayIdentity, RelayServer, RelayTransport};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 

@@ -6,12 +6,13 @@
 //!  b 10.5.3.2 ── lan3 ┘
 //! ```
 
-use convoy_lab::{Joined, Lab, Namespace, Turn, eventually, wireguard::Daemon};
+use convoy_lab::{Lab, Namespace, Turn, eventually, wireguard::Daemon};
 
 use super::guest::{PATIENCE, Visit};
 use crate::{
     client::paths::{friend::Friend, friends::set_up_hub, meeting::meet},
     hub::forward,
+    router::Joined,
     scene::{convoy, output_of},
     twins::{private_key, public_key},
 };
@@ -98,7 +99,7 @@ fn friend(lab: &Lab, left: &Namespace, number: u8) -> Friend {
     lab.veth(left, &cable, &[&near], &place, "eth0", &[&far], 1_500)
         .unwrap();
     let gateway = [10, 5, number, 1].into();
-    place.link().replace_default_route(gateway).unwrap();
+    place.link().add_route_through("default", gateway).unwrap();
     let outside = Joined {
         v4: [10, 5, number, 2].into(),
         v6: None,

@@ -88,7 +88,7 @@ fn under_flood(
     succeeds: impl Fn(&mut Pair) -> bool,
 ) {
     output_of(&pair.left.namespace, "nft", &[COUNT]);
-    let mut generator = Generator::new(&pair.left.namespace, target).unwrap();
+    let mut generator = Generator::new(&pair.left.namespace, None, target).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let _end = SetOnDrop(&done);

@@ -51,7 +51,8 @@ impl Pair {
         let guest = Visit::new()?;
         let cable = options.cable_mtu.to_string();
         for (namespace, name) in [(&guest.left, "outside"), (&guest.right, "inside")] {
-            namespace.link().set_mtu(name, options.cable_mtu).unwrap();
+            let link = namespace.link();
+            link.bring_up(name, options.cable_mtu, &[""; 0]).unwrap();
         }
         guest.shell(&format!(
             "for it in outside inside; do ip link set $it mtu {cable}; done"

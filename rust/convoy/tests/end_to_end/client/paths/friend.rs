@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use convoy_lab::{Joined, Namespace, eventually};
+use convoy_lab::{Namespace, eventually};
 use serde_json::Value;
 
 use super::friends::renumber;
 use crate::{
     client::outcome::{Outcome, Running},
+    router::Joined,
     scene::{DEADLINE, convoy_program, output_of},
     twins::{private_key, public_key},
 };

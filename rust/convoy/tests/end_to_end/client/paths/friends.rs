@@ -7,17 +7,16 @@ use std::{
     thread,
 };
 
-use convoy_lab::{
-    Joined, Lab, Namespace, RelayServer, RelayTransport, Router, RouterOptions, StunServer, Turn,
-    eventually, wireguard::Daemon,
-};
+use convoy_lab::{Lab, Namespace, Turn, eventually, wireguard::Daemon};
+use convoy_turn_server::{RelayServer, RelayTransport};
 
 use super::{HARD, friend::Friend, meeting::meet, numbers::Tallies};
 use crate::{
     hub::forward,
     pairing::Program,
+    router::{Joined, Router, RouterOptions},
     scene::{DEADLINE, lab_with, output_of},
-    turn_server::{PASSWORD, USER, start_turn_of},
+    turn_server::{PASSWORD, USER, start_stun, start_turn_of},
     twins::{private_key, public_key},
 };
 
@@ -44,7 +43,7 @@ pub(crate) struct Friends {
     /// The router of each friend; the same one for both if they share it.
     pub(crate) homes: Vec<Router>,
     pub(crate) lab: Lab,
-    stun: Vec<StunServer>,
+    stun: Vec<RelayServer>,
     pub(super) stun_at: Option<SocketAddr>,
     pub(super) servers: Vec<Child>,
     hub_program: Program,
@@ -65,7 +64,7 @@ impl Friends {
             let labels = ["home-a", "home-b"];
             let routers = routers.into_iter().zip(labels);
             let homes = routers.map(|(options, label)| {
-                options.map(|options| internet.router(lab, label, options).unwrap())
+                options.map(|options| internet.router(lab, label, options))
             });
             homes.collect()
         })
@@ -76,7 +75,7 @@ impl Friends {
         let home = RouterOptions { ipv6: true, ..HARD };
         let friends = Self::apart([Some(home), Some(home)])?;
         for (home, friend) in friends.homes.iter().zip(friends.all.iter().rev()) {
-            home.cut(friend.outside.v6.unwrap().into()).unwrap();
+            home.cut(friend.outside.v6.unwrap().into());
         }
         Some(friends)
     }
@@ -100,8 +99,8 @@ impl Friends {
                 hairpin: true,
                 ..router
             };
-            let provider = internet.router(lab, "provider", provider).unwrap();
-            let home = |label| Some(provider.router(lab, label, router).unwrap());
+            let provider = internet.router(lab, "provider", provider);
+            let home = |label| Some(provider.router(lab, label, router));
             ["home-a", "home-b"].map(home).into()
         })
     }
@@ -109,7 +108,7 @@ impl Friends {
     /// Friends behind one router.
     pub(crate) fn together(router: RouterOptions) -> Option<Self> {
         Self::new(Program::WireguardGo, |lab, internet| {
-            vec![Some(internet.router(lab, "home", router).unwrap())]
+            vec![Some(internet.router(lab, "home", router))]
         })
     }
 
@@ -119,15 +118,15 @@ impl Friends {
     ) -> Option<Self> {
         let needed = ["ip", "nft", "ping", "wg"];
         let (turn, lab) = lab_with(&[hub_program], &needed)?;
-        let internet = Router::internet(&lab).unwrap();
+        let internet = Router::internet(&lab);
         let hub = lab.namespace("hub").unwrap();
-        let at_hub = internet.host(&hub, "eth0").unwrap();
+        let at_hub = internet.host(&hub, "eth0");
         forward(&hub);
         let homes = homes(&lab, &internet);
         let all = [2, 3].map(|number| {
             let place = lab.namespace(["a", "b"][usize::from(number) - 2]).unwrap();
             let home = homes[usize::from(number - 2).min(homes.len() - 1)].as_ref();
-            let outside = home.unwrap_or(&internet).host(&place, "eth0").unwrap();
+            let outside = home.unwrap_or(&internet).host(&place, "eth0");
             Friend::new(place, outside, number)
         });
         let friends = Self {
@@ -170,8 +169,7 @@ impl Friends {
     pub(crate) fn use_stun(&mut self) {
         let (place, joined) = self.place_of_server();
         let address = self.at(joined);
-        let server = StunServer::start(&place, address).unwrap();
-        self.stun.push(server);
+        self.stun.push(start_stun(&place, address));
         self.ask(address);
     }
 
@@ -280,7 +278,7 @@ impl Friends {
     fn place_of_server(&mut self) -> (Namespace, Joined) {
         let number = self.stun.len() + self.servers.len();
         let place = self.lab.namespace(&format!("stun-{number}")).unwrap();
-        let joined = self.internet.host(&place, "eth0").unwrap();
+        let joined = self.internet.host(&place, "eth0");
         (place, joined)
     }
 

@@ -7,12 +7,15 @@
 
 use std::fs;
 
-use convoy_lab::{Joined, Lab, Namespace, Router, RouterOptions, StunServer, Turn};
+use convoy_lab::{Lab, Namespace, Turn};
+use convoy_turn_server::RelayServer;
 
 use super::{HARD, HOME};
 use crate::{
     client::{doctor::Diagnosis, outcome::Outcome},
+    router::{Joined, Router, RouterOptions},
     scene::{convoy_program, lab},
+    turn_server::start_stun,
     twins::private_key,
 };
 
@@ -21,7 +24,7 @@ struct Scene {
     place: Namespace,
     own: Joined,
     home: Option<Router>,
-    servers: [StunServer; 2],
+    servers: [RelayServer; 2],
     _internet: Router,
     _lab: Lab,
     _turn: Turn,
@@ -31,17 +34,17 @@ impl Scene {
     /// `None` if the machine cannot provide it.
     fn new(home: Option<RouterOptions>) -> Option<Self> {
         let (turn, lab) = lab(&["ip", "nft"])?;
-        let internet = Router::internet(&lab).unwrap();
+        let internet = Router::internet(&lab);
         let servers = ["stun-0", "stun-1"].map(|label| {
             let place = lab.namespace(label).unwrap();
-            let joined = internet.host(&place, "eth0").unwrap();
-            StunServer::start(&place, (joined.v4, 3478).into()).unwrap()
+            let joined = internet.host(&place, "eth0");
+            start_stun(&place, (joined.v4, 3478).into())
         });
-        let home = home.map(|options| internet.router(&lab, "home", options).unwrap());
+        let home = home.map(|options| internet.router(&lab, "home", options));
         let place = lab.namespace("a").unwrap();
         let own = home.as_ref().unwrap_or(&internet).host(&place, "eth0");
         Some(Self {
-            own: own.unwrap(),
+            own,
             place,
             home,
             servers,
@@ -150,7 +153,7 @@ fn doctor_finds_that_udp_is_blocked() {
     };
     for server in &scene.servers {
         let home = scene.home.as_ref().unwrap();
-        home.cut(server.address.ip()).unwrap();
+        home.cut(server.address.ip());
     }
     let diagnosis = scene.doctor();
     expect(&diagnosis, "nat-udp", "warning", "UDP over IPv4 is blocked");

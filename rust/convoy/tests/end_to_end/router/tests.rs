@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use convoy_lab::{
-    Joined, Lab, Namespace, Nat, Router, RouterOptions, require_programs, require_root_lab,
-};
+use convoy_lab::{Lab, Namespace};
+
+use super::{Joined, Nat, Router, RouterOptions};
+use crate::scene::lab;
 
 /// Time limits for a packet that is expected to arrive, and for one that is not.
 const ARRIVES: Duration = Duration::from_secs(5);
@@ -15,13 +16,11 @@ const STAYS_AWAY: Duration = Duration::from_millis(200);
 
 #[test]
 fn a_home_maps_a_source_to_one_address_and_lets_in_only_replies() {
-    let Some(lab) = lab("a_home_maps_a_source_to_one_address_and_lets_in_only_replies") else {
+    let Some((_turn, lab)) = lab(&["nft"]) else {
         return;
     };
-    let internet = Router::internet(&lab).unwrap();
-    let home = internet
-        .router(&lab, "home", RouterOptions::default())
-        .unwrap();
+    let internet = Router::internet(&lab);
+    let home = internet.router(&lab, "home", RouterOptions::default());
     let (host, _) = joined(&lab, &home, "host");
     let [first, second, stranger] = ["first", "second", "stranger"].map(|label| {
         let (namespace, joined) = joined(&lab, &internet, label);
@@ -40,16 +39,14 @@ fn a_home_maps_a_source_to_one_address_and_lets_in_only_replies() {
 
 #[test]
 fn two_homes_meet_if_both_send() {
-    let Some(lab) = lab("two_homes_meet_if_both_send") else {
+    let Some((_turn, lab)) = lab(&["nft"]) else {
         return;
     };
-    let internet = Router::internet(&lab).unwrap();
+    let internet = Router::internet(&lab);
     let (server, at) = joined(&lab, &internet, "server");
     let server = socket(&server, at.v4.into(), 7000);
     let [a, b] = ["a", "b"].map(|label| {
-        let home = internet
-            .router(&lab, label, RouterOptions::default())
-            .unwrap();
+        let home = internet.router(&lab, label, RouterOptions::default());
         let (host, _) = joined(&lab, &home, "host");
         socket(&host, "0.0.0.0".parse().unwrap(), 5000)
     });
@@ -61,15 +58,15 @@ fn two_homes_meet_if_both_send() {
 
 #[test]
 fn a_hard_nat_maps_each_flow_to_a_port_of_its_own() {
-    let Some(lab) = lab("a_hard_nat_maps_each_flow_to_a_port_of_its_own") else {
+    let Some((_turn, lab)) = lab(&["nft"]) else {
         return;
     };
-    let internet = Router::internet(&lab).unwrap();
+    let internet = Router::internet(&lab);
     let options = RouterOptions {
         nat: Nat::Hard,
         ..RouterOptions::default()
     };
-    let hard = internet.router(&lab, "hard", options).unwrap();
+    let hard = internet.router(&lab, "hard", options);
     let (host, _) = joined(&lab, &hard, "host");
     let inside = socket(&host, "0.0.0.0".parse().unwrap(), 5000);
     let (server, at) = joined(&lab, &internet, "server");
@@ -82,18 +79,16 @@ fn a_hard_nat_maps_each_flow_to_a_port_of_its_own() {
 
 #[test]
 fn a_router_behind_a_router_maps_twice() {
-    let Some(lab) = lab("a_router_behind_a_router_maps_twice") else {
+    let Some((_turn, lab)) = lab(&["nft"]) else {
         return;
     };
-    let internet = Router::internet(&lab).unwrap();
+    let internet = Router::internet(&lab);
     let of_carrier = RouterOptions {
         inside: [100, 64],
         ..RouterOptions::default()
     };
-    let carrier = internet.router(&lab, "carrier", of_carrier).unwrap();
-    let home = carrier
-        .router(&lab, "home", RouterOptions::default())
-        .unwrap();
+    let carrier = internet.router(&lab, "carrier", of_carrier);
+    let home = carrier.router(&lab, "home", RouterOptions::default());
     let (host, _) = joined(&lab, &home, "host");
     let inside = socket(&host, "0.0.0.0".parse().unwrap(), 5000);
     let seen = ["first", "second"].map(|label| {
@@ -109,9 +104,10 @@ fn a_router_behind_a_router_maps_twice() {
 
 #[test]
 fn hosts_of_one_home_reach_each_other_by_its_address_with_hairpin_only() {
-    let test = "hosts_of_one_home_reach_each_other_by_its_address_with_hairpin_only";
-    let Some(lab) = lab(test) else { return };
-    let internet = Router::internet(&lab).unwrap();
+    let Some((_turn, lab)) = lab(&["nft"]) else {
+        return;
+    };
+    let internet = Router::internet(&lab);
     let (server, at) = joined(&lab, &internet, "server");
     let server = socket(&server, at.v4.into(), 7000);
     for hairpin in [false, true] {
@@ -119,7 +115,7 @@ fn hosts_of_one_home_reach_each_other_by_its_address_with_hairpin_only() {
             hairpin,
             ..RouterOptions::default()
         };
-        let home = internet.router(&lab, "home", options).unwrap();
+        let home = internet.router(&lab, "home", options);
         let [a, b] = [5000, 5001].map(|port| {
             let (host, joined) = joined(&lab, &home, "host");
             (socket(&host, "0.0.0.0".parse().unwrap(), port), joined.v4)
@@ -136,15 +132,15 @@ fn hosts_of_one_home_reach_each_other_by_its_address_with_hairpin_only() {
 
 #[test]
 fn ipv6_passes_a_firewall_untranslated() {
-    let Some(lab) = lab("ipv6_passes_a_firewall_untranslated") else {
+    let Some((_turn, lab)) = lab(&["nft"]) else {
         return;
     };
-    let internet = Router::internet(&lab).unwrap();
+    let internet = Router::internet(&lab);
     let options = RouterOptions {
         ipv6: true,
         ..RouterOptions::default()
     };
-    let home = internet.router(&lab, "home", options).unwrap();
+    let home = internet.router(&lab, "home", options);
     let (host, own) = joined(&lab, &home, "host");
     let (server, at) = joined(&lab, &internet, "server");
     let server = socket(&server, at.v6.unwrap().into(), 7000);
@@ -161,35 +157,28 @@ fn ipv6_passes_a_firewall_untranslated() {
 
 #[test]
 fn a_cut_ends_flows_until_it_is_mended() {
-    let Some(lab) = lab("a_cut_ends_flows_until_it_is_mended") else {
+    let Some((_turn, lab)) = lab(&["nft"]) else {
         return;
     };
-    let internet = Router::internet(&lab).unwrap();
-    let home = internet
-        .router(&lab, "home", RouterOptions::default())
-        .unwrap();
+    let internet = Router::internet(&lab);
+    let home = internet.router(&lab, "home", RouterOptions::default());
     let (host, _) = joined(&lab, &home, "host");
     let inside = socket(&host, "0.0.0.0".parse().unwrap(), 5000);
     let (server, at) = joined(&lab, &internet, "server");
     let server = socket(&server, at.v4.into(), 7000);
     let outer = seen_by(&inside, &server);
-    home.cut(at.v4.into()).unwrap();
+    home.cut(at.v4.into());
     stays_away(&server, &inside, server.local_addr().unwrap());
     stays_away(&inside, &server, outer);
-    home.mend().unwrap();
+    home.mend();
     assert_eq!(seen_by(&inside, &server), outer);
     assert!(hears(&inside, &server, outer));
-}
-
-fn lab(test: &str) -> Option<Lab> {
-    let possible = require_root_lab(test) && require_programs(test, &["nft"]);
-    possible.then(|| Lab::new().unwrap())
 }
 
 /// A new host of a router.
 fn joined(lab: &Lab, router: &Router, label: &str) -> (Namespace, Joined) {
     let namespace = lab.namespace(label).unwrap();
-    let joined = router.host(&namespace, "eth0").unwrap();
+    let joined = router.host(&namespace, "eth0");
     (namespace, joined)
 }
 

@@ -13,8 +13,7 @@
 //! All needs root and nft(8). Source ports stay as they are, so hosts behind one router need different ones.
 
 mod rules;
-
-pub use rules::{Nat, RouterOptions};
+mod tests;
 
 use std::{
     fs,
@@ -22,23 +21,21 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
 };
 
-use crate::{
-    error::{Doing as _, LabError},
-    lab::Lab,
-    namespace::Namespace,
-    tool,
-};
+use convoy_lab::{Lab, Namespace};
+
+use crate::scene::output_of;
 use rules::OUTSIDE;
+pub(crate) use rules::{Nat, RouterOptions};
 
 /// MTU of every link in bytes.
 const MTU: u32 = 1_500;
 
 /// A namespace that forwards packets between its links.
-pub struct Router {
+pub(crate) struct Router {
     /// The router's own namespace.
-    pub namespace: Namespace,
+    pub(crate) namespace: Namespace,
     /// Its addresses outside; `None` for the internet.
-    pub outside: Option<Joined>,
+    pub(crate) outside: Option<Joined>,
     options: RouterOptions,
     /// The first three parts of its addresses of IPv6.
     prefix: [u16; 3],
@@ -47,55 +44,55 @@ pub struct Router {
 
 /// The addresses of a host, or of a router's outside, on the link to the next router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub(crate) struct Joined {
     /// Its address of IPv4.
-    pub v4: Ipv4Addr,
+    pub(crate) v4: Ipv4Addr,
     /// Its address of IPv6, if the router has that.
-    pub v6: Option<Ipv6Addr>,
+    pub(crate) v6: Option<Ipv6Addr>,
 }
 
 impl Router {
     /// Makes the internet: a router that translates and filters nothing, with networks for benchmarks (RFC 2544).
-    pub fn internet(lab: &Lab) -> Result<Self, LabError> {
+    pub(crate) fn internet(lab: &Lab) -> Self {
         let options = RouterOptions {
             nat: Nat::None,
             hairpin: false,
             ipv6: true,
             inside: [198, 18],
         };
-        let router = Self::new(forwarding(lab, "internet")?, options, None, [0x2001, 2, 0]);
-        router.apply(&rules::of(&options, Ipv4Addr::UNSPECIFIED))?;
-        Ok(router)
+        let router = Self::new(forwarding(lab, "internet"), options, None, [0x2001, 2, 0]);
+        router.apply(&rules::of(&options, Ipv4Addr::UNSPECIFIED));
+        router
     }
 
     /// Makes a router behind this one.
-    pub fn router(&self, lab: &Lab, label: &str, options: RouterOptions) -> Result<Self, LabError> {
-        let namespace = forwarding(lab, label)?;
-        let (outside, link) = self.join(&namespace, OUTSIDE)?;
+    pub(crate) fn router(&self, lab: &Lab, label: &str, options: RouterOptions) -> Self {
+        let namespace = forwarding(lab, label);
+        let (outside, link) = self.join(&namespace, OUTSIDE);
         let prefix = [self.prefix[0], self.prefix[1], u16::from(link) + 1];
         if let (Some(v6), true) = (outside.v6, options.ipv6) {
             let delegated = format!("{:x}:{:x}:{:x}::/48", prefix[0], prefix[1], prefix[2]);
             let through = self.namespace.link();
-            through.add_route_through(&delegated, v6.into())?;
+            through.add_route_through(&delegated, v6.into()).unwrap();
         }
         let router = Self::new(namespace, options, Some(outside), prefix);
-        router.apply(&rules::of(&options, outside.v4))?;
-        Ok(router)
+        router.apply(&rules::of(&options, outside.v4));
+        router
     }
 
     /// Joins `namespace` to this router by `interface`, which gets addresses and the default routes.
-    pub fn host(&self, namespace: &Namespace, interface: &str) -> Result<Joined, LabError> {
-        self.join(namespace, interface).map(|(joined, _)| joined)
+    pub(crate) fn host(&self, namespace: &Namespace, interface: &str) -> Joined {
+        self.join(namespace, interface).0
     }
 
     /// Drops all packets to and from `address` from now on, in flows that exist, too.
-    pub fn cut(&self, address: IpAddr) -> Result<(), LabError> {
-        self.apply(&rules::cut(address))
+    pub(crate) fn cut(&self, address: IpAddr) {
+        self.apply(&rules::cut(address));
     }
 
     /// Ends all [cuts](Router::cut).
-    pub fn mend(&self) -> Result<(), LabError> {
-        self.apply(rules::MEND)
+    pub(crate) fn mend(&self) {
+        self.apply(rules::MEND);
     }
 
     fn new(
@@ -114,7 +111,7 @@ impl Router {
     }
 
     /// Also returns the number of the link.
-    fn join(&self, namespace: &Namespace, interface: &str) -> Result<(Joined, u8), LabError> {
+    fn join(&self, namespace: &Namespace, interface: &str) -> (Joined, u8) {
         let link = self.links.fetch_add(1, Ordering::Relaxed);
         let v4 = |host| Ipv4Addr::new(self.options.inside[0], self.options.inside[1], link, host);
         let [a, b, c] = self.prefix;
@@ -132,31 +129,29 @@ impl Router {
         };
         let [near, far] = [1, 2].map(|host| addresses(host).collect::<Vec<_>>());
         let own = format!("lan{link}");
-        self.namespace
-            .link()
-            .add_veth(&own, namespace, interface, MTU)?;
-        self.namespace.link().bring_up(&own, MTU, &near)?;
-        namespace.link().bring_up(interface, MTU, &far)?;
-        let through = namespace.link();
-        through.replace_default_route(v4(1).into())?;
+        let (inner, outer) = (self.namespace.link(), namespace.link());
+        inner.add_veth(&own, namespace, interface, MTU).unwrap();
+        inner.bring_up(&own, MTU, &near).unwrap();
+        outer.bring_up(interface, MTU, &far).unwrap();
+        outer.add_route_through("default", v4(1).into()).unwrap();
         if has_ipv6 {
-            through.replace_default_route(v6(1).into())?;
+            outer.add_route_through("default", v6(1).into()).unwrap();
         }
         let joined = Joined {
             v4: v4(2),
             v6: has_ipv6.then(|| v6(2)),
         };
-        Ok((joined, link))
+        (joined, link)
     }
 
-    fn apply(&self, rules: &str) -> Result<(), LabError> {
-        tool::run(&self.namespace, "nft", &["-f", "-"], rules).map(drop)
+    fn apply(&self, rules: &str) {
+        output_of(&self.namespace, "nft", &[rules]);
     }
 }
 
 /// Makes a namespace that forwards. Its links find neighbours of IPv6 at once, without duplicate address detection.
-fn forwarding(lab: &Lab, label: &str) -> Result<Namespace, LabError> {
-    let namespace = lab.namespace(label)?;
+fn forwarding(lab: &Lab, label: &str) -> Namespace {
+    let namespace = lab.namespace(label).unwrap();
     for (setting, value) in [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/forwarding", "1"),
@@ -164,7 +159,7 @@ fn forwarding(lab: &Lab, label: &str) -> Result<Namespace, LabError> {
     ] {
         // /proc/sys/net shows each thread the settings of its own network namespace.
         let write = || fs::write(format!("/proc/sys/net/{setting}"), value);
-        namespace.run(write)?.doing(namespace.step("forward"))?;
+        namespace.run(write).unwrap().unwrap();
     }
-    Ok(namespace)
+    namespace
 }

@@ -1,4 +1,4 @@
-//! A TURN server (RFC 8656) over UDP, TCP and TLS, for tests.
+//! A TURN server (RFC 8656) over UDP, TCP and TLS, for tests; over UDP also a STUN server (RFC 8489).
 //!
 //! One thread serves all. The state is that of `turn-server-proto`, to which every client is one by UDP: this takes the
 //! frames of streams out and pads those that it sends.
@@ -28,10 +28,6 @@ use turn_server_proto::{
     },
 };
 
-use crate::{
-    error::{Doing as _, LabError},
-    namespace::Namespace,
-};
 use client::Client;
 pub use identity::RelayIdentity;
 
@@ -77,25 +73,11 @@ pub struct RelayServer {
 }
 
 impl RelayServer {
-    /// Listens in `place`, at `address`.
+    /// Listens in the network namespace of this thread.
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub fn start(
-        place: &Namespace,
-        address: SocketAddr,
-        options: &RelayOptions,
-    ) -> Result<Self, LabError> {
-        // Threads are in the namespace of the one that has started them.
-        let started = place.run(|| Self::start_here(address, options))?;
-        started.doing(place.step("start a TURN server"))
-    }
-
-    /// Listens in the namespace of this thread.
-    ///
-    /// # Errors
-    /// The address cannot be bound.
-    pub fn start_here(address: SocketAddr, options: &RelayOptions) -> io::Result<Self> {
+    pub fn start(address: SocketAddr, options: &RelayOptions) -> io::Result<Self> {
         let front = Front::bind(address, &options.transport)?;
         let address = front.address()?;
         let mut state = TurnServer::new(TransportType::Udp, address, "lab.test".to_owned());
@@ -254,7 +236,10 @@ impl Serving {
         let transmit = Transmit::new(data, TransportType::Udp, from, to);
         let answer = self.state.recv(transmit, self.now());
         if let Some(answer) = answer {
-            self.send(answer.from, answer.to, &answer.data.build());
+            // The library addresses answers to requests of STUN to the server itself.
+            let is_misdirected = answer.to == self.address;
+            let to = if is_misdirected { from } else { answer.to };
+            self.send(answer.from, to, &answer.data.build());
         }
     }
 

@@ -10,7 +10,7 @@ pub(super) const MEND: &str =
 
 /// The translation of IPv4 addresses by a router, which never translates those of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nat {
+pub(crate) enum Nat {
     /// Routes, and filters nothing.
     None,
     /// Maps a source to the same address for all destinations, as most homes do; lets in only replies
@@ -22,15 +22,15 @@ pub enum Nat {
 
 /// The shape of a [`Router`](super::Router).
 #[derive(Clone, Copy, Debug)]
-pub struct RouterOptions {
+pub(crate) struct RouterOptions {
     /// Translation of IPv4. With any, a stateful firewall protects both families.
-    pub nat: Nat,
+    pub(crate) nat: Nat,
     /// Whether hosts inside reach each other by their addresses outside.
-    pub hairpin: bool,
+    pub(crate) hairpin: bool,
     /// Whether hosts inside have addresses of IPv6; not behind a router that is itself behind another one.
-    pub ipv6: bool,
+    pub(crate) ipv6: bool,
     /// The first two parts of the addresses inside.
-    pub inside: [u8; 2],
+    pub(crate) inside: [u8; 2],
 }
 
 /// A home of today without IPv6: endpoint-independent mapping, no hairpin.
