@@ -218,8 +218,8 @@ impl Crowd {
     fn costs(&self, is_up: bool) -> Result<(Duration, u64)> {
         let (link, daemon) = (self.hub.namespace.link(), &self.hub.daemon);
         let calls = match is_up {
-            false => link.statistics(CABLE)?.tx_packets,
-            true => link.statistics(daemon.interface())?.rx_packets,
+            false => link.statistics(CABLE)?.sent_packets,
+            true => link.statistics(daemon.interface())?.recv_packets,
         };
         Ok((process::cpu_time(daemon.pid())?, calls))
     }

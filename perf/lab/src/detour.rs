@@ -9,7 +9,7 @@
 use std::{
     collections::VecDeque,
     io,
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, UdpSocket},
     os::fd::AsFd as _,
     sync::{
         Arc,
@@ -90,19 +90,7 @@ impl Detour {
         tool::run(right, "nft", &["-f", "-"], &rules)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
-        let mut relay = Relay {
-            sockets,
-            left: None,
-            under_way: VecDeque::new(),
-            delay,
-            lost: percent / 100.0,
-            random: StdRng::seed_from_u64(SEED),
-        };
-        let relay = thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
-                relay.turn();
-            }
-        });
+        let relay = thread::spawn(move || relay(&sockets, delay, percent / 100.0, &told));
         Ok(Self {
             right: right.clone(),
             is_over,
@@ -122,49 +110,36 @@ impl Drop for Detour {
     }
 }
 
-struct Relay {
-    /// Towards the left end, and towards the daemon at the right.
-    sockets: [UdpSocket; 2],
-    /// The left end, once something has come from it.
-    left: Option<SocketAddr>,
-    /// By the time at which it arrives: from which socket it came, and the datagram.
-    under_way: VecDeque<(Instant, usize, Vec<u8>)>,
-    delay: Duration,
-    lost: f64,
-    random: StdRng,
-}
-
-impl Relay {
-    fn turn(&mut self) {
-        let next = self.under_way.front().map(|(at, ..)| *at);
+/// Relays between the left end, at the first socket, and the daemon at the right, at the other one.
+fn relay(sockets: &[UdpSocket; 2], delay: Duration, lost: f64, is_over: &AtomicBool) {
+    let mut random = StdRng::seed_from_u64(SEED);
+    let mut left = None;
+    // By the time of arrival: from which socket it came, and the datagram.
+    let mut under_way: VecDeque<(Instant, usize, Vec<u8>)> = VecDeque::new();
+    let mut buffer = [0; 65_535];
+    while !is_over.load(Ordering::Relaxed) {
+        let next = under_way.front().map(|(at, ..)| *at);
         let wait = next.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
-        let mut fds = self
-            .sockets
-            .each_ref()
-            .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        let fds = sockets.each_ref();
+        let mut fds = fds.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
         // Interrupted: read the sockets anyway.
         let _ = ppoll(&mut fds, Some(wait.min(LOOK).into()), None);
-        let mut buffer = [0; 65_535];
         for from in [0, 1] {
-            while let Ok((length, sender)) = self.sockets[from].recv_from(&mut buffer) {
+            while let Ok((length, sender)) = sockets[from].recv_from(&mut buffer) {
                 if from == 0 {
-                    self.left = Some(sender);
+                    left = Some(sender);
                 }
-                let is_lost = self.random.random_bool(self.lost);
-                if !is_lost && self.under_way.len() < MAX_UNDER_WAY {
-                    let at = Instant::now() + self.delay;
-                    self.under_way
-                        .push_back((at, from, buffer[..length].to_vec()));
+                if !random.random_bool(lost) && under_way.len() < MAX_UNDER_WAY {
+                    let at = Instant::now() + delay;
+                    under_way.push_back((at, from, buffer[..length].to_vec()));
                 }
             }
         }
-        while let Some((_, from, datagram)) =
-            self.under_way.pop_front_if(|it| it.0 <= Instant::now())
-        {
+        while let Some((_, from, datagram)) = under_way.pop_front_if(|it| it.0 <= Instant::now()) {
             // An end that is absent or has no room loses it.
-            let _ = match (from, self.left) {
-                (0, _) => self.sockets[1].send(&datagram),
-                (_, Some(left)) => self.sockets[0].send_to(&datagram, left),
+            let _ = match (from, left) {
+                (0, _) => sockets[1].send(&datagram),
+                (_, Some(left)) => sockets[0].send_to(&datagram, left),
                 (_, None) => continue,
             };
         }

@@ -50,7 +50,7 @@ pub use detour::Detour;
 pub use error::LabError;
 pub use eventually::eventually;
 pub use lab::Lab;
-pub use link::{Link, LinkStatistics, UDP_SEGMENTATION};
+pub use link::{Link, UDP_SEGMENTATION};
 pub use namespace::Namespace;
 pub use nix::unistd::Pid;
 pub use packet_socket::PacketSocket;

@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr};
 
-use procfs::process::Process;
+use procfs::{net::DeviceStatus, process::Process};
 
 use crate::{
     error::{Doing as _, LabError},
@@ -18,17 +18,6 @@ pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 /// Every change is complete when the call returns. Calls fail with [`LabError::Program`] if the
 /// kernel refuses the change or ip(8) is not installed.
 pub struct Link<'a>(pub(crate) &'a Namespace);
-
-/// Counters of an interface since its creation (`/proc/net/dev`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkStatistics {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Outgoing packets dropped: a TUN's queue was full.
-    pub tx_dropped: u64,
-}
 
 impl Namespace {
     /// The interfaces, addresses and routes inside.
@@ -113,17 +102,12 @@ impl Link<'_> {
         self.statistics(name).is_ok()
     }
 
-    /// The counters of an interface; fails with [`LabError::Io`] if it does not exist.
-    pub fn statistics(&self, name: &str) -> Result<LinkStatistics, LabError> {
+    /// The counters of an interface (`/proc/net/dev`); fails with [`LabError::Io`] if it does not exist.
+    pub fn statistics(&self, name: &str) -> Result<DeviceStatus, LabError> {
         let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
         let found = interfaces.ok().and_then(|mut all| all.remove(name));
-        let counts = found.ok_or(io::ErrorKind::NotFound);
-        let counts = counts.doing(self.0.step(&format!("look up {name}")))?;
-        Ok(LinkStatistics {
-            rx_packets: counts.recv_packets,
-            tx_packets: counts.sent_packets,
-            tx_dropped: counts.sent_drop,
-        })
+        let found = found.ok_or(io::ErrorKind::NotFound);
+        found.doing(self.0.step(&format!("look up {name}")))
     }
 
     /// Adds a virtual cable from the interface `name` to `other_name` in `other`, of an MTU in bytes; both ends are down.

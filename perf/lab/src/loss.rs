@@ -2,8 +2,6 @@
 //!
 //! Calls fail with [`LabError::Program`] if `nft` is not installed or refuses.
 
-use serde_json::Value;
-
 use crate::{error::LabError, namespace::Namespace, tool};
 
 /// The only table, under the name that `nft list ruleset` shows.
@@ -21,18 +19,6 @@ pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Re
 pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
     tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
-}
-
-/// Number of packets that [`lose_arriving`] has dropped in `namespace`; 0 if it is not active.
-pub fn lost(namespace: &Namespace) -> Result<u64, LabError> {
-    let listed = tool::run(namespace, "nft", &["-j", "list ruleset"], "")?;
-    let ruleset: Value = serde_json::from_slice(&listed).unwrap_or_default();
-    let rules = ruleset["nftables"].as_array().into_iter().flatten();
-    let mut expressions = rules
-        .filter_map(|rule| rule["rule"]["expr"].as_array())
-        .flatten();
-    let dropped = expressions.find_map(|expression| expression["counter"]["packets"].as_u64());
-    Ok(dropped.unwrap_or_default())
 }
 
 fn ruleset(interface: &str, percent: f64) -> String {

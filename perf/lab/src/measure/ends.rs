@@ -121,7 +121,8 @@ impl Ends {
             load,
             congestion_control: congestion_control.map(str::to_owned),
         };
-        self.far.ask(&job(self.far_side()))?;
+        let [far_port, ..] = self.between.ports;
+        self.far.ask(&job(Side::Far { port: far_port }))?;
         let port = self.far.answer(PATIENCE)?;
         self.near.ask(&job(Side::Near(self.target(via, port))))?;
         let (sender, receiver) = self.roles(load.direction);
@@ -144,11 +145,6 @@ impl Ends {
         })
     }
 
-    fn far_side(&self) -> Side {
-        let [port, ..] = self.between.ports;
-        Side::Far { port }
-    }
-
     fn target(&self, via: IpAddr, port: u16) -> Target {
         Target {
             to: SocketAddr::new(via, port),
@@ -169,7 +165,8 @@ impl Ends {
         self.runs += 1;
         let run = self.runs;
         let job = |side| Job::Udp { side, load, run };
-        self.far.ask(&job(self.far_side()))?;
+        let [far_port, ..] = self.between.ports;
+        self.far.ask(&job(Side::Far { port: far_port }))?;
         let port = self.far.answer(PATIENCE)?;
         self.near.ask(&job(Side::Near(self.target(via, port))))?;
         self.near.answer(PATIENCE)

@@ -97,9 +97,28 @@ pub fn highest_rate<E>(
     range: Range,
     mut attempt: impl FnMut(Attempt) -> Result<Trial, E>,
 ) -> Result<Option<Found>, E> {
-    match rate_that_half_pass(range, None, &mut attempt)? {
-        Some(found) => confirm(found, &mut attempt).map(Some),
-        None => Ok(None),
+    let Some(mut found) = rate_that_half_pass(range, None, &mut attempt)? else {
+        return Ok(None);
+    };
+    let mut steps_down = STEPS_DOWN.iter();
+    loop {
+        let rate_pps = found.rate_pps;
+        let stage = Stage::Confirm;
+        match Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?) {
+            Verdict::Passed => found.confirmed = true,
+            Verdict::Slow(reached) => {
+                (found.rate_pps, found.confirmed) = (reached, true);
+                found.generator_limited = true;
+            }
+            Verdict::Lost { by_receiver } => {
+                found.generator_limited = by_receiver;
+                if let Some(step) = steps_down.next() {
+                    found.rate_pps *= 1.0 - step;
+                    continue;
+                }
+            }
+        }
+        return Ok(Some(found));
     }
 }
 
@@ -148,10 +167,6 @@ impl Verdict {
         } else {
             Self::Slow(trial.sent_pps.min(rate_pps))
         }
-    }
-
-    fn is_by_generator(self) -> bool {
-        matches!(self, Self::Slow(_) | Self::Lost { by_receiver: true })
     }
 }
 
@@ -202,19 +217,21 @@ fn staircase<E>(
     for _ in 0..PROBES {
         let mut step = STEP;
         let verdict = probe(rate)?;
-        match verdict {
-            Verdict::Passed => passed += 1,
-            _ => failed += 1,
+        let has_passed = verdict == Verdict::Passed;
+        match has_passed {
+            true => passed += 1,
+            false => failed += 1,
         }
-        by_generator += usize::from(verdict.is_by_generator());
+        let is_by_generator = matches!(
+            verdict,
+            Verdict::Slow(_) | Verdict::Lost { by_receiver: true }
+        );
+        by_generator += usize::from(is_by_generator);
         if passed == 0 || failed == 0 {
             step = FIRST_STEP;
             rates.clear();
         }
-        rate = match verdict {
-            Verdict::Passed => rate * step,
-            _ => rate / step,
-        };
+        rate = if has_passed { rate * step } else { rate / step };
         rate = rate.clamp(range.lowest, range.highest);
         rates.push(rate);
     }
@@ -226,33 +243,6 @@ fn staircase<E>(
         generator_limited: by_generator * 2 > failed,
     };
     Ok((found, passed > 0 && failed > 0))
-}
-
-/// Tries the rate for longer, and lower rates while it fails.
-fn confirm<E>(
-    mut found: Found,
-    attempt: &mut impl FnMut(Attempt) -> Result<Trial, E>,
-) -> Result<Found, E> {
-    let mut steps_down = STEPS_DOWN.iter();
-    loop {
-        let rate_pps = found.rate_pps;
-        let stage = Stage::Confirm;
-        match Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?) {
-            Verdict::Passed => found.confirmed = true,
-            Verdict::Slow(reached) => {
-                (found.rate_pps, found.confirmed) = (reached, true);
-                found.generator_limited = true;
-            }
-            Verdict::Lost { by_receiver } => {
-                found.generator_limited = by_receiver;
-                if let Some(step) = steps_down.next() {
-                    found.rate_pps *= 1.0 - step;
-                    continue;
-                }
-            }
-        }
-        return Ok(found);
-    }
 }
 
 #[cfg(test)]

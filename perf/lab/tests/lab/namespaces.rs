@@ -20,7 +20,7 @@ fn two_namespaces_talk_over_a_veth() {
     for address in ["10.9.0.2:7000", "[fd09::2]:7000"] {
         talk(&pair.left, &pair.right, address.parse().unwrap());
     }
-    assert!(pair.left.link().statistics("veth").unwrap().tx_packets > 0);
+    assert!(pair.left.link().statistics("veth").unwrap().sent_packets > 0);
 }
 
 #[test]

@@ -13,9 +13,10 @@ use std::{
 };
 
 use convoy_lab::{eventually, loss, require_programs, wireguard::End};
+use serde_json::Value;
 
 use crate::{
-    scene::{DEADLINE, Pairing, Scene},
+    scene::{DEADLINE, Pairing, Scene, output_of},
     stats::Stats,
     traffic::{answers, ping, tcp_both_ways, udp_echo},
 };
@@ -211,12 +212,7 @@ fn tcp_arrives_intact_over_a_lossy_veth() {
         }
         tcp_both_ways(&left.namespace, right, right.inner_v4(), bytes);
         for ((from, to), before) in [(left, right), (right, left)].into_iter().zip(before) {
-            let accounts = || {
-                (
-                    missing(from, to) - before,
-                    loss::lost(&to.namespace).unwrap(),
-                )
-            };
+            let accounts = || (missing(from, to) - before, lost(to));
             let agree = || {
                 let (missing, lost) = accounts();
                 (missing == lost).then_some(lost)
@@ -229,6 +225,18 @@ fn tcp_arrives_intact_over_a_lossy_veth() {
             );
         }
     }
+}
+
+/// Number of packets that nftables has dropped at this end.
+fn lost(end: &End) -> u64 {
+    let listed = output_of(&end.namespace, "nft", &["-j", "list ruleset"]);
+    let ruleset: Value = serde_json::from_str(&listed).unwrap();
+    let rules = ruleset["nftables"].as_array().unwrap().iter();
+    let mut expressions = rules
+        .filter_map(|it| it["rule"]["expr"].as_array())
+        .flatten();
+    let dropped = expressions.find_map(|it| it["counter"]["packets"].as_u64());
+    dropped.unwrap_or_default()
 }
 
 /// Runs a flow of numbered packets, then TCP in both directions; `check` gets the relay's account of

@@ -196,7 +196,7 @@ fn ends_cleanly_under_load(end_it: impl FnOnce(&End)) {
 /// Packets that came out of the tunnel.
 fn received(end: &End) -> u64 {
     let statistics = end.namespace.link().statistics(end.daemon.interface());
-    statistics.unwrap().rx_packets
+    statistics.unwrap().recv_packets
 }
 
 fn ends_cleanly(end_it: impl FnOnce(&End)) {

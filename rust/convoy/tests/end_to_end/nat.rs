@@ -33,7 +33,7 @@ for_each_pairing_at_length! {
         let (client, server) = behind_nat(&lab, pairing, KEEPALIVE);
         ping(&client, server.inner_v4());
         // Some programs count payload bytes, and a keepalive has none: count on the veth instead.
-        let received = || server.namespace.link().statistics("veth0").unwrap().rx_packets;
+        let received = || server.namespace.link().statistics("veth0").unwrap().recv_packets;
         let (before, keepalives) = (received(), 6 * MAPPING_TIME.as_secs() / u64::from(KEEPALIVE));
         let long_after = || (received() >= before + keepalives).then_some(());
         assert!(eventually(2 * DEADLINE, long_after).is_some(), "no keepalives");

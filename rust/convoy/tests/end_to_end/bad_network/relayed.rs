@@ -90,7 +90,7 @@ impl Relayed {
         let taken = || {
             let link = self.left.namespace.link();
             let refused = link.statistics(self.left.daemon.interface()).unwrap();
-            Stats::of(&self.left).outbound_packets() + refused.tx_dropped
+            Stats::of(&self.left).outbound_packets() + refused.sent_drop
         };
         let before = (taken(), self.all_is_counted().census.packets);
         for number in 0..FLOW {

@@ -201,11 +201,7 @@ fn went_on_as_before(left: &End, right: &End) {
 }
 
 fn dropped_by_the_cable(left: &End) -> u64 {
-    left.namespace
-        .link()
-        .statistics("veth0")
-        .unwrap()
-        .tx_dropped
+    left.namespace.link().statistics("veth0").unwrap().sent_drop
 }
 
 /// Sets the MTU of the hub's route to its first spoke.

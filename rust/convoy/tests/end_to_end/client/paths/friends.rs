@@ -341,7 +341,7 @@ impl Friends {
 
     /// Packets that the hub has forwarded.
     pub(crate) fn at_hub(&self) -> u64 {
-        self.hub.link().statistics("wg0").unwrap().rx_packets
+        self.hub.link().statistics("wg0").unwrap().recv_packets
     }
 
     /// Moves the hub to another address and port, from which it speaks to both friends; returns the address.
