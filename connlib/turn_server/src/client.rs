@@ -5,17 +5,21 @@ use std::{
     net::{SocketAddr, TcpStream},
 };
 
-use rustls::ServerConnection;
+use rustls::{ServerConnection, StreamOwned};
 
 use super::RelayIdentity;
 
 pub(super) struct Client {
-    pub(super) stream: TcpStream,
     pub(super) address: SocketAddr,
     pub(super) is_open: bool,
-    tls: Option<ServerConnection>,
+    stream: Stream,
     received: Vec<u8>,
     waiting: Vec<u8>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
 impl Client {
@@ -26,29 +30,45 @@ impl Client {
     ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        let tls = identity.map(|it| ServerConnection::new(it.config()));
-        let mut tls = tls.transpose().map_err(io::Error::other)?;
-        if let Some(tls) = &mut tls {
-            tls.set_buffer_limit(None);
-        }
+        let stream = match identity {
+            None => Stream::Plain(stream),
+            Some(identity) => {
+                let tls = ServerConnection::new(identity.config());
+                let mut tls = tls.map_err(io::Error::other)?;
+                tls.set_buffer_limit(None);
+                Stream::Tls(Box::new(StreamOwned::new(tls, stream)))
+            }
+        };
         Ok(Self {
-            stream,
             address,
             is_open: true,
-            tls,
+            stream,
             received: Vec::new(),
             waiting: Vec::new(),
         })
     }
 
+    pub(super) fn socket(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(tls) => &tls.sock,
+        }
+    }
+
     /// Takes what has arrived.
     pub(super) fn read(&mut self) {
-        let outcome = match &mut self.tls {
-            None => self.read_plain(),
-            Some(_) => self.read_tls(),
+        let stream: &mut dyn Read = match &mut self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(tls) => tls,
         };
-        let is_over = !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        self.is_open &= !is_over;
+        let mut buffer = [0; 65_536];
+        self.is_open &= loop {
+            match stream.read(&mut buffer) {
+                Ok(count @ 1..) => self.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
+                Ok(0) | Err(_) => break false,
+            }
+        };
     }
 
     /// Takes the oldest frame, without its padding.
@@ -75,63 +95,23 @@ impl Client {
     }
 
     pub(super) fn has_waiting(&self) -> bool {
-        let has_records = self.tls.as_ref().is_some_and(|it| it.wants_write());
+        let has_records = matches!(&self.stream, Stream::Tls(tls) if tls.conn.wants_write());
         !self.waiting.is_empty() || has_records
     }
 
     /// Sends what waits, as far as the socket takes it.
     pub(super) fn write(&mut self) {
-        if let Some(tls) = &mut self.tls {
-            if !tls.is_handshaking() && tls.writer().write_all(&self.waiting).is_ok() {
-                self.waiting.clear();
-            }
-            while tls.wants_write() {
-                match tls.write_tls(&mut self.stream) {
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                    Err(_) => return self.is_open = false,
-                }
-            }
-            return;
-        }
-        while !self.waiting.is_empty() {
-            match self.stream.write(&self.waiting) {
-                Ok(count) => drop(self.waiting.drain(..count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.is_open = false,
-            }
-        }
-    }
-
-    fn read_plain(&mut self) -> io::Result<()> {
-        let mut buffer = [0; 65_536];
-        loop {
-            match self.stream.read(&mut buffer)? {
-                0 => return Ok(()),
-                count => self.received.extend_from_slice(&buffer[..count]),
-            }
-        }
-    }
-
-    fn read_tls(&mut self) -> io::Result<()> {
-        let Some(tls) = &mut self.tls else {
-            return Ok(());
+        let stream: &mut dyn Write = match &mut self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(tls) => tls,
         };
-        loop {
-            let count = tls.read_tls(&mut self.stream)?;
-            tls.process_new_packets().map_err(io::Error::other)?;
-            let mut buffer = [0; 65_536];
-            loop {
-                match tls.reader().read(&mut buffer) {
-                    Ok(0) => return Ok(()),
-                    Ok(count) => self.received.extend_from_slice(&buffer[..count]),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                }
-            }
-            if count == 0 {
-                return Ok(());
-            }
+        let mut outcome = Ok(0);
+        while !self.waiting.is_empty() && outcome.is_ok() {
+            outcome = stream.write(&self.waiting);
+            self.waiting.drain(..*outcome.as_ref().unwrap_or(&0));
         }
+        let outcome = outcome.and_then(|_| stream.flush());
+        let has_failed = |error: io::Error| error.kind() != io::ErrorKind::WouldBlock;
+        self.is_open &= !outcome.is_err_and(has_failed);
     }
 }

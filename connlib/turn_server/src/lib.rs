@@ -176,7 +176,7 @@ impl Serving {
         for client in &self.clients {
             let mut flags = PollFlags::POLLIN;
             flags.set(PollFlags::POLLOUT, client.has_waiting());
-            polled.push(PollFd::new(client.stream.as_fd(), flags));
+            polled.push(PollFd::new(client.socket().as_fd(), flags));
         }
         // Whatever it says, each socket is tried.
         let _ = poll(&mut polled, PollTimeout::from(LOOK));
@@ -312,17 +312,11 @@ impl Serving {
     }
 
     fn told(&self, address: SocketAddr) -> SocketAddr {
-        match self.options.alias {
-            Some((told, real)) if real == address.ip() => SocketAddr::new(told, address.port()),
-            _ => address,
-        }
+        replaced(address, self.options.alias.map(|(told, real)| (real, told)))
     }
 
     fn real(&self, address: SocketAddr) -> SocketAddr {
-        match self.options.alias {
-            Some((told, real)) if told == address.ip() => SocketAddr::new(real, address.port()),
-            _ => address,
-        }
+        replaced(address, self.options.alias)
     }
 
     fn now(&self) -> ServerInstant {
@@ -335,4 +329,14 @@ fn udp(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// Puts the second IP in place of the first.
+fn replaced(mut address: SocketAddr, ips: Option<(IpAddr, IpAddr)>) -> SocketAddr {
+    if let Some((former, new)) = ips
+        && address.ip() == former
+    {
+        address.set_ip(new);
+    }
+    address
 }

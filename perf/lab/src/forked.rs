@@ -11,17 +11,15 @@ const DESCRIPTORS: RawFd = 1024;
 /// A child may need tenths of a second to enter or create namespaces. Meanwhile its copies would keep the ports of
 /// sockets that other threads of the program close.
 pub(crate) fn close_internet_sockets() {
-    let copies = (3..DESCRIPTORS).filter(|fd| is_closed_by_exec(*fd) && is_internet_socket(*fd));
-    for fd in copies {
-        // SAFETY: between fork and exec, this process uses no socket.
-        unsafe { libc::close(fd) };
+    for fd in 3..DESCRIPTORS {
+        // SAFETY: reads flags of a descriptor, which may be closed.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        let is_closed_by_exec = flags != -1 && flags & libc::FD_CLOEXEC != 0;
+        if is_closed_by_exec && is_internet_socket(fd) {
+            // SAFETY: between fork and exec, this process uses no socket.
+            unsafe { libc::close(fd) };
+        }
     }
-}
-
-fn is_closed_by_exec(fd: RawFd) -> bool {
-    // SAFETY: reads flags of a descriptor, which may be closed.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-    flags != -1 && flags & libc::FD_CLOEXEC != 0
 }
 
 fn is_internet_socket(fd: RawFd) -> bool {

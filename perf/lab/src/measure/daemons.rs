@@ -47,11 +47,10 @@ fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
     let (cpu, threads) = times().map_err(|error: io::Error| {
         daemon.failed(format!("its CPU clocks cannot be read: {error}"))
     })?;
-    let counters = counters(daemon)?;
     Ok(Reading {
         cpu,
         threads,
-        counters,
+        counters: counters(daemon)?,
     })
 }
 

@@ -11,8 +11,6 @@ use procfs::{CpuInfo, Current as _, Meminfo};
 use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1_024 * 1_024;
-/// Files that list the congestion controls allowed to everyone, and a namespace's default.
-const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 
 /// The properties of the machine that affect results.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,7 +66,7 @@ impl fmt::Display for Host {
 
 /// Namespaces prefer cubic. They may use every congestion control that the host allows everyone.
 fn congestion_control() -> Option<String> {
-    let allowed = setting(ALLOWED)?;
+    let allowed = setting("net/ipv4/tcp_allowed_congestion_control")?;
     let file = "/proc/sys/net/ipv4/tcp_congestion_control";
     let is_read_only = access(file, AccessFlags::W_OK) == Err(Errno::EROFS);
     if !is_read_only && allowed.split_whitespace().any(|name| name == "cubic") {

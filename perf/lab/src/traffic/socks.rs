@@ -1,7 +1,7 @@
 //! The client's side of SOCKS5, without a login (RFC 1928).
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::Target;
@@ -31,19 +31,12 @@ fn greet(mut stream: &TcpStream, to: SocketAddr) -> io::Result<()> {
     if chosen != [VERSION, NO_LOGIN] {
         return Err(io::Error::other("the proxy wants a login"));
     }
-    let mut request = vec![VERSION, CONNECT, 0];
-    match to {
-        SocketAddr::V4(to) => {
-            request.push(IPV4);
-            request.extend(to.ip().octets());
-        }
-        SocketAddr::V6(to) => {
-            request.push(IPV6);
-            request.extend(to.ip().octets());
-        }
-    }
-    request.extend(to.port().to_be_bytes());
-    stream.write_all(&request)?;
+    let (kind, ip) = match to.ip() {
+        IpAddr::V4(ip) => (IPV4, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (IPV6, ip.octets().to_vec()),
+    };
+    let port = to.port().to_be_bytes();
+    stream.write_all(&[&[VERSION, CONNECT, 0, kind], &*ip, &port].concat())?;
     let mut head = [0; 4];
     stream.read_exact(&mut head)?;
     let length = match head {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 
-use super::protocol::{Side, Target};
+use super::protocol::Side;
 use super::scope::{Answers, Scope};
 use super::{Direction, TcpLoad, TcpReport, socks};
 use crate::error::{Doing as _, LabError};
@@ -32,7 +32,11 @@ pub(super) fn run(
 ) -> Result<(), LabError> {
     let count = load.streams as usize;
     let (streams, sending) = match side {
-        Side::Near(target) => (connect(target, count)?, Direction::Up),
+        Side::Near(target) => {
+            let connect = |_| socks::connect(target, CONNECT_PATIENCE);
+            let streams: io::Result<_> = (0..count).map(connect).collect();
+            (streams.doing("connect over TCP")?, Direction::Up)
+        }
         Side::Far { port } => (accept(count, port, scope, answers)?, Direction::Down),
     };
     let sends = load.direction == sending;
@@ -74,11 +78,6 @@ pub(super) fn run(
         congestion_control: streams.first().and_then(congestion_control_of),
     };
     answers.send(&counted.unwrap_or_else(sent))
-}
-
-fn connect(target: Target, count: usize) -> Result<Vec<TcpStream>, LabError> {
-    let connect = || socks::connect(target, CONNECT_PATIENCE).doing("connect over TCP");
-    (0..count).map(|_| connect()).collect()
 }
 
 fn accept(
