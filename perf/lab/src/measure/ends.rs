@@ -66,8 +66,18 @@ impl Ends {
 
     /// Round-trip time to the far end's address `via`, also beside a load.
     pub fn ping(&mut self, via: IpAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+        self.begin_ping(via, duration)?;
+        self.finish_ping(duration)
+    }
+
+    /// Starts probes; [`Self::finish_ping`] waits for them.
+    pub fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> Result<(), LabError> {
         let to = SocketAddr::new(via, self.echo_port);
-        self.prober.ask(&Job::Ping { to, duration })?;
+        self.prober.ask(&Job::Ping { to, duration })
+    }
+
+    /// Waits for the probes that [`Self::begin_ping`] started.
+    pub fn finish_ping(&mut self, duration: Duration) -> Result<LatencyReport, LabError> {
         self.prober.answer(duration + PATIENCE)
     }
 

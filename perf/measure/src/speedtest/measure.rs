@@ -130,9 +130,13 @@ impl Path<'_> {
         let congestion_control = tcp.bbr.then_some(BBR);
         self.ends.begin_tcp(self.via, load, congestion_control)?;
         let before = self.read()?;
-        let latency = probing.map(|probing| self.ends.ping(self.via, probing));
-        let latency = latency.transpose()?;
+        if let Some(probing) = probing {
+            self.ends.begin_ping(self.via, probing)?;
+        }
         let received = self.ends.finish_tcp(load)?;
+        let latency = probing
+            .map(|probing| self.ends.finish_ping(probing))
+            .transpose()?;
         let usage = self.usage_since(before)?;
         Ok((received, latency, usage))
     }
@@ -172,10 +176,9 @@ impl Path<'_> {
         let probing = duration.saturating_sub(PING_MARGIN);
         self.ends.begin_udp(self.via, load)?;
         let before = self.read()?;
-        let latency = match attempt.stage {
-            Stage::Probe => None,
-            Stage::Confirm => Some(self.ends.ping(self.via, probing)?),
-        };
+        if attempt.stage == Stage::Confirm {
+            self.ends.begin_ping(self.via, probing)?;
+        }
         let sent = self.ends.finish_sending_udp(load)?;
         let usage = self.usage_since(before)?;
         let received = self.ends.finish_receiving_udp()?;
@@ -188,7 +191,9 @@ impl Path<'_> {
             reordered: Some(received.reordered),
             ..Run::default()
         };
-        note_latency(&mut run, latency);
+        if attempt.stage == Stage::Confirm {
+            note_latency(&mut run, Some(self.ends.finish_ping(probing)?));
+        }
         note_usage(&mut run, usage, Direction::Up, bytes);
         Ok((trial, run))
     }
