@@ -44,7 +44,7 @@ impl Link<'_> {
         let addresses: String = addresses.iter().map(|it| add(it.as_ref())).collect();
         // One process for all, since each takes longer than its change.
         let lines = format!("link set {name} mtu {mtu}\n{addresses}link set {name} up\n");
-        tool::run(self.0, "ip", &["-batch", "-"], &lines).map(drop)
+        tool::run(self.0, "ip", &["-batch", "-"], &lines)
     }
 
     /// Sets an interface down.
@@ -65,7 +65,7 @@ impl Link<'_> {
     /// Turns a feature of an interface on or off with ethtool(8).
     pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<(), LabError> {
         let state = if on { "on" } else { "off" };
-        tool::run(self.0, "ethtool", &["-K", name, feature, state], "").map(drop)
+        tool::run(self.0, "ethtool", &["-K", name, feature, state], "")
     }
 
     /// Makes an interface cut GSO datagrams and TCP super-packets before they leave, as hardware must.
@@ -125,7 +125,7 @@ impl Link<'_> {
     }
 
     fn change(&self, arguments: &[&str]) -> Result<(), LabError> {
-        tool::run(self.0, "ip", arguments, "").map(drop)
+        tool::run(self.0, "ip", arguments, "")
     }
 }
 

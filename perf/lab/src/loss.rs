@@ -12,13 +12,13 @@ const TABLE: &str = "inet convoy_loss";
 /// interface cuts it.
 pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<(), LabError> {
     let rules = ruleset(interface, percent);
-    tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
+    tool::run(namespace, "nft", &["-f", "-"], &rules)
 }
 
 /// Ends the loss that [`lose_arriving`] began.
 pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
     let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
-    tool::run(namespace, "nft", &["-f", "-"], &rules).map(drop)
+    tool::run(namespace, "nft", &["-f", "-"], &rules)
 }
 
 fn ruleset(interface: &str, percent: f64) -> String {

@@ -6,14 +6,13 @@ use std::process::Stdio;
 
 use crate::{error::LabError, namespace::Namespace};
 
-/// Runs `program` with `input` inside a namespace and returns its output. Fails with
-/// [`LabError::Program`] if it is not installed or refuses.
+/// Runs `program` with `input` inside a namespace. Fails with [`LabError::Program`] if it is not installed or refuses.
 pub(crate) fn run(
     namespace: &Namespace,
     program: &str,
     arguments: &[&str],
     input: &str,
-) -> Result<Vec<u8>, LabError> {
+) -> Result<(), LabError> {
     let failed = |problem: String| LabError::Program {
         program: format!(
             "namespace {}: {program} {}",
@@ -28,7 +27,7 @@ pub(crate) fn run(
     let mut command = namespace.command(program);
     command.args(arguments).env("PATH", path);
     command.stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
     let output = command.spawn().and_then(|mut child| {
         // A program that does not read its input reports the reason itself.
         let _ = child
@@ -52,7 +51,7 @@ pub(crate) fn run(
         };
         return Err(failed(format!("{}{fix}", reason.trim())));
     }
-    Ok(output.stdout)
+    Ok(())
 }
 
 pub(crate) fn package(program: &str) -> &str {
