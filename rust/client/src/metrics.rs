@@ -21,8 +21,9 @@ use tracing::error;
 /// Time limit for the supervisor's answer: it may be changing the host.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Time limit for answers in progress when another version is about to take over.
-const FINISH_TIME: Duration = Duration::from_secs(2);
+/// Time limit for answers in progress when another version is about to take over: none that waits for this process is cut
+/// off, even on a busy machine.
+const FINISH_TIME: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// The most questions that wait for the supervisor: one per connection.
 const MAX_QUESTIONS: usize = 8;

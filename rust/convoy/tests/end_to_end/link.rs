@@ -210,7 +210,15 @@ fn move_to(from: &Namespace, to: &Namespace, mtu: &str) {
     }
 }
 
+/// Waits for an answer: the daemon may hear after the first packet that the link is up again.
 fn ping_from(namespace: &Namespace, to: &End) {
     let to = to.inner_v4().to_string();
-    output_of(namespace, "ping", &["-n", "-c1", "-W20", &to]);
+    let answered = eventually(DEADLINE, || {
+        let ping = namespace
+            .command("ping")
+            .args(["-n", "-c1", "-W1", &to])
+            .output();
+        ping.unwrap().status.success().then_some(())
+    });
+    assert!(answered.is_some(), "{to} does not answer");
 }
