@@ -3,16 +3,14 @@
 //! A bound is a constant called `MAX_…`, `MOST_…`, `LONGEST_…` or `…_LIMIT`. Its documentation says what it bounds; where
 //! it has none, its name does.
 
-use std::{fmt::Write as _, fs};
+use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use syn::{
-    Attribute, Expr, ExprLit, Ident, Lit, Meta,
-    spanned::Spanned as _,
-    visit::{self, Visit},
-};
 
-use crate::{crates::Member, sources::Sources};
+use crate::{
+    crates::Workspace,
+    sources::{self, Constant},
+};
 
 /// Place of the page in the workspace.
 pub(crate) const PAGE: &str = "rust/BOUNDS.md";
@@ -23,40 +21,26 @@ Every queue, table and wait has a bound, by crate and file. `make bounds` writes
 compares them. What happens beyond a bound is said at the constant; drops have a counter in `convoy stats`.
 ";
 
-/// Crates whose bounds matter to users: tools have their own.
-const LEFT_OUT: [&str; 9] = [
-    "convoy-benches",
-    "convoy-floors",
-    "convoy-fuzz",
-    "convoy-lab",
-    "convoy-perf",
-    "convoy-rows",
-    "convoy-stages",
-    "convoy-suite",
-    "convoy-turn-server",
-];
+/// Directories of crates whose bounds do not matter to users.
+const TOOLS: [&str; 4] = ["benches", "connlib/turn_server", "perf", "rust/fuzz"];
 
 /// Makes the page.
 ///
 /// # Errors
 /// If a source cannot be read.
-pub(crate) fn page(members: &[Member]) -> Result<String> {
+pub(crate) fn page(workspace: &Workspace) -> Result<String> {
     let mut page = HEAD.to_owned();
-    for member in members.iter().filter(|it| !LEFT_OUT.contains(&&*it.name)) {
-        let sources = Sources::read(&member.root)?;
+    for member in &workspace.members {
+        let is_below = |it| member.root.starts_with(workspace.directory.join(it));
+        if TOOLS.into_iter().any(is_below) {
+            continue;
+        }
+        let directory = member.root.parent().context("a crate has a directory")?;
         let mut rows = String::new();
-        for file in &sources.files {
-            let text = fs::read_to_string(&file.path)?;
-            let mut found = Constants::default();
-            found.visit_file(&syn::parse_file(&text)?);
-            let directory = member.root.parent().context("a crate has a directory")?;
+        for file in sources::read(&member.root)?.into_values() {
             let place = file.path.strip_prefix(directory)?.display();
-            for Constant {
-                name,
-                value,
-                meaning,
-            } in found.0
-            {
+            for bound in file.constants.iter().filter(|it| is_bound(&it.name)) {
+                let (meaning, Constant { name, value, .. }) = (meaning(bound), bound);
                 writeln!(rows, "| {meaning} | `{value}` | `{name}`, `{place}` |")?;
             }
         }
@@ -71,83 +55,30 @@ pub(crate) fn page(members: &[Member]) -> Result<String> {
     Ok(page)
 }
 
-struct Constant {
-    name: String,
-    value: String,
-    meaning: String,
+fn is_bound(name: &str) -> bool {
+    let mut beginnings = ["MAX_", "MOST", "LONGEST"].iter();
+    let is_limit = name.ends_with("LIMIT") && name != "HOP_LIMIT";
+    is_limit || beginnings.any(|it| name.starts_with(it))
 }
 
-/// The bounds of a file. Code for tests is left out.
-#[derive(Default)]
-struct Constants(Vec<Constant>);
-
-impl<'ast> Visit<'ast> for Constants {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if module.content.is_none() || module.ident != "tests" {
-            visit::visit_item_mod(self, module);
-        }
+/// First sentence of the documentation, or the name if there is none.
+fn meaning(bound: &Constant) -> String {
+    let sentence = bound.documentation.split(". ").next().unwrap_or_default();
+    let sentence = sentence.trim_end_matches('.').replace('|', "\\\\|");
+    match sentence.is_empty() {
+        true => bound.name.to_lowercase().replace('_', " "),
+        false => sentence,
     }
-
-    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        self.take(&item.ident, &item.expr, &item.attrs);
-    }
-
-    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.take(&item.ident, &item.expr, &item.attrs);
-    }
-}
-
-impl Constants {
-    fn take(&mut self, name: &Ident, value: &Expr, attributes: &[Attribute]) {
-        let name = name.to_string();
-        let is_bound = ["MAX_", "MOST", "LONGEST"]
-            .iter()
-            .any(|it| name.starts_with(it));
-        if !is_bound && !name.ends_with("LIMIT") || name == "HOP_LIMIT" {
-            return;
-        }
-        let documented = sentence(attributes);
-        let meaning = documented.unwrap_or_else(|| name.to_lowercase().replace('_', " "));
-        let value = value.span().source_text().unwrap_or_default();
-        self.0.push(Constant {
-            name,
-            value: value.split_whitespace().collect::<Vec<_>>().join(" "),
-            meaning,
-        });
-    }
-}
-
-/// First sentence of a documentation; `None` if there is none.
-fn sentence(attributes: &[Attribute]) -> Option<String> {
-    let lines = attributes
-        .iter()
-        .filter_map(|attribute| match &attribute.meta {
-            Meta::NameValue(it) if it.path.is_ident("doc") => match &it.value {
-                Expr::Lit(ExprLit {
-                    lit: Lit::Str(line),
-                    ..
-                }) => Some(line.value().trim().to_owned()),
-                _ => None,
-            },
-            _ => None,
-        });
-    let text = lines.collect::<Vec<_>>().join(" ");
-    let end = text.find(". ").map_or(text.len(), |at| at);
-    let sentence = text[..end].trim_end_matches('.').replace('|', "\\\\|");
-    (!sentence.is_empty()).then_some(sentence)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crates::{members, workspace};
 
     #[test]
     fn the_page_is_that_of_the_constants() {
-        let written = fs::read_to_string(workspace().unwrap().join(PAGE)).unwrap();
-        assert!(
-            page(&members().unwrap()).unwrap() == written,
-            "run `make bounds`"
-        );
+        let workspace = Workspace::read().unwrap();
+        let written = std::fs::read_to_string(workspace.directory.join(PAGE)).unwrap();
+        assert!(page(&workspace).unwrap() == written, "run `make bounds`");
     }
 }

@@ -4,10 +4,7 @@
 
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 
-use crate::{
-    paths::Segments,
-    sources::{File, Sources},
-};
+use crate::sources::{File, Segments, Sources};
 
 /// Re-exports that one path may lead through.
 const MAX_REEXPORTS: usize = 16;
@@ -22,22 +19,21 @@ pub(crate) struct Circle {
 
 /// Finds the circles of a crate, the largest first.
 pub(crate) fn circles(sources: &Sources) -> Vec<Circle> {
-    let mut graph = DiGraphMap::<usize, &[String]>::new();
-    for (at, file) in sources.files.iter().enumerate() {
-        let imports = file.mentions.imports.iter();
-        let imports = imports.filter(|it| !it.is_reexport).map(|it| &it.path);
-        for path in imports.chain(&file.mentions.paths) {
-            let target = absolute(file, path).and_then(|path| definer(sources, path));
-            if let Some(target) = target.filter(|target| *target != at) {
-                graph.add_edge(at, target, path);
+    let mut graph = DiGraphMap::<&[String], &[String]>::new();
+    for (module, file) in sources {
+        let imports = file.imports.iter().filter(|it| !it.is_reexport);
+        for path in imports.map(|it| &it.path).chain(&file.paths) {
+            let target = absolute(module, file, path).and_then(|path| definer(sources, path));
+            if let Some(target) = target.filter(|target| target != module) {
+                graph.add_edge(module, target, path);
             }
         }
     }
-    let name = |at: usize| match &sources.files[at].module[..] {
+    let name = |module: &[String]| match module {
         [] => "(root)".to_owned(),
         module => module.join("::"),
     };
-    let circle = |files: Vec<usize>| {
+    let circle = |files: Vec<&[String]>| {
         let arrows = graph.all_edges();
         let arrows = arrows.filter(|(from, to, _)| files.contains(from) && files.contains(to));
         Circle {
@@ -58,47 +54,46 @@ pub(crate) fn circles(sources: &Sources) -> Vec<Circle> {
 }
 
 /// The path from the crate's root; `None` if it leads out of the crate or is a name alone.
-fn absolute(file: &File, path: &[String]) -> Option<Segments> {
+fn absolute(module: &[String], file: &File, path: &[String]) -> Option<Segments> {
     let (first, rest) = path.split_first()?;
     match &**first {
         "crate" => Some(rest.to_vec()),
-        "self" => Some([&file.module, rest].concat()),
+        "self" => Some([module, rest].concat()),
         "super" => {
             let ups = path.iter().take_while(|it| *it == "super").count();
-            let depth = file.module.len().checked_sub(ups)?;
-            Some([&file.module[..depth], &path[ups..]].concat())
+            let depth = module.len().checked_sub(ups)?;
+            Some([&module[..depth], &path[ups..]].concat())
         }
         _ if rest.is_empty() => None,
         name => {
-            let import = file.mentions.imports.iter().find(|it| it.name == name);
+            let import = file.imports.iter().find(|it| it.name == name);
             if let Some(import) = import.filter(|it| it.path[0] != name) {
-                return absolute(file, &[&import.path, rest].concat());
+                return absolute(module, file, &[&import.path, rest].concat());
             }
-            let is_own = file.mentions.modules.iter().any(|(own, _)| own == name);
-            is_own.then(|| [&file.module, path].concat())
+            let is_own = file.modules.iter().any(|(own, _)| own == name);
+            is_own.then(|| [module, path].concat())
         }
     }
 }
 
 /// The file that defines what a path leads to; `None` if that is a module.
-fn definer(sources: &Sources, mut path: Segments) -> Option<usize> {
+fn definer(sources: &Sources, mut path: Segments) -> Option<&[String]> {
     'path: for _ in 0..MAX_REEXPORTS {
         let mut module = Segments::new();
         let mut rest = path.iter();
         for segment in rest.by_ref() {
             let inner = [&module[..], std::slice::from_ref(segment)].concat();
-            if sources.modules.contains_key(&inner) {
+            if sources.contains_key(&inner) {
                 module = inner;
                 continue;
             }
-            let at = sources.modules[&module];
-            let file = &sources.files[at];
-            let mut imports = file.mentions.imports.iter();
+            let (module, file) = sources.get_key_value(&module)?;
+            let mut imports = file.imports.iter();
             let Some(import) = imports.find(|it| it.name == *segment) else {
-                return Some(at);
+                return Some(module);
             };
             // A name of another crate.
-            let before = absolute(file, &import.path)?;
+            let before = absolute(module, file, &import.path)?;
             path = before.into_iter().chain(rest.cloned()).collect();
             continue 'path;
         }
@@ -112,12 +107,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::crates::members;
+    use crate::{crates::Workspace, sources::read};
 
     #[test]
     fn no_circle_has_more_than_two_files() {
-        for member in members().unwrap() {
-            for circle in circles(&Sources::read(&member.root).unwrap()) {
+        for member in Workspace::read().unwrap().members {
+            for circle in circles(&read(&member.root).unwrap()) {
                 assert!(
                     circle.files.len() <= 2,
                     "{}: {:?}",
@@ -137,7 +132,7 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            let sources = Sources::read(&directory.path().join("lib.rs")).unwrap();
+            let sources = read(&directory.path().join("lib.rs")).unwrap();
             let circles = circles(&sources).into_iter();
             circles.map(|it| it.files).collect::<Vec<_>>()
         };

@@ -7,7 +7,6 @@
 mod bounds;
 mod crates;
 mod graph;
-mod paths;
 mod sources;
 
 use std::{
@@ -22,17 +21,18 @@ use anyhow::Result;
 fn main() -> Result<()> {
     // Of these crates, also what makes the circles.
     let wanted: Vec<_> = env::args().skip(1).collect();
-    let members = crates::members()?;
+    let workspace = crates::Workspace::read()?;
     if wanted == ["--bounds"] {
-        let page = crates::workspace()?.join(bounds::PAGE);
-        return Ok(fs::write(page, bounds::page(&members)?)?);
+        let page = workspace.directory.join(bounds::PAGE);
+        return Ok(fs::write(page, bounds::page(&workspace)?)?);
     }
     let mut text = String::new();
-    for member in members {
-        let sources = sources::Sources::read(&member.root)?;
+    for member in workspace.members {
+        let sources = sources::read(&member.root)?;
+        let lines: usize = sources.values().map(|it| it.lines).sum();
         let own = member.dependencies.iter();
         let own: Vec<_> = own.filter(|it| it.starts_with("convoy")).collect();
-        writeln!(text, "{:6} lines  {} {own:?}", sources.lines(), member.name)?;
+        writeln!(text, "{lines:6} lines  {} {own:?}", member.name)?;
         for circle in graph::circles(&sources) {
             let files = &circle.files;
             writeln!(
