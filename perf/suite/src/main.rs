@@ -14,6 +14,7 @@ mod tally;
 mod watch;
 
 use std::{
+    panic::resume_unwind,
     process::ExitCode,
     sync::{Mutex, PoisonError},
     thread,
@@ -57,28 +58,27 @@ fn main() -> Result<ExitCode> {
     let begin = Instant::now();
     let binaries = binaries::build(&args.cargo)?;
     let built = begin.elapsed();
-    let tally = Mutex::new(Tally::default());
     let (with_labs, others): (Vec<_>, Vec<_>) = binaries.iter().partition(|binary| binary.has_labs);
     let others = Mutex::new(others.into_iter());
     let next = || others.lock().unwrap_or_else(PoisonError::into_inner).next();
-    thread::scope(|scope| {
-        let work = || -> Result<()> {
-            while let Some(binary) = next() {
-                run(binary, &args, &tally)?;
-            }
-            Ok(())
-        };
+    let work = || -> Result<Tally> {
+        let mut tally = Tally::default();
+        while let Some(binary) = next() {
+            tally.add(run(binary, &args)?);
+        }
+        Ok(tally)
+    };
+    let mut tally = Tally::default();
+    thread::scope(|scope| -> Result<()> {
         let workers: Vec<_> = (0..TOGETHER).map(|_| scope.spawn(work)).collect();
-        let mut results = workers.into_iter().map(|worker| match worker.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        results.try_for_each(|result| result)
+        for worker in workers {
+            tally.add(worker.join().unwrap_or_else(|it| resume_unwind(it))?);
+        }
+        Ok(())
     })?;
     for binary in with_labs {
-        run(binary, &args, &tally)?;
+        tally.add(run(binary, &args)?);
     }
-    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     tally.print(built, begin.elapsed() - built);
     Ok(if tally.is_good() {
         ExitCode::SUCCESS
@@ -87,17 +87,15 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// Runs the tests of `binary` that `args` select, and adds their results to `tally`.
-fn run(binary: &Binary, args: &Args, tally: &Mutex<Tally>) -> Result<()> {
-    let only = args.only.iter().find(|only| only.target == binary.target);
-    let only = only.map(|only| only.tests(&binary.path)).transpose()?;
+/// Runs the tests of `binary` that `args` select, and returns their results.
+fn run(binary: &Binary, args: &Args) -> Result<Tally> {
+    let is_its = |it: &&Selection| it.target == binary.target;
+    let all = selection::list(&binary.path)?;
+    let only = args.only.iter().find(is_its).map(|it| it.tests(&all));
     let mut options = match &only {
         Some(tests) => selection::arguments(tests),
         None => args.filters.clone(),
     };
-    let known = args.known.iter().filter(|of| of.target == binary.target);
-    let unknown = known.map(|of| of.unknown(&binary.path));
-    let unknown = unknown.collect::<Result<Vec<_>>>()?.concat();
     if binary.has_labs {
         options.push(format!("--test-threads={}", args.threads));
     }
@@ -109,16 +107,11 @@ fn run(binary: &Binary, args: &Args, tally: &Mutex<Tally>) -> Result<()> {
         options.push("--test-threads=1".to_owned());
         results.run_again(&watch::run(binary, &options)?);
     }
-    if let Some(tests) = only {
-        results.expect(&binary.name, &tests);
+    results.expect(&binary.name, &only.unwrap_or_default());
+    let known = args.known.iter().filter(is_its);
+    for name in known.flat_map(|it| it.unknown(&all)) {
+        let reason = format!("{name} is selected, but there is no such test");
+        results.fail(&binary.name, reason);
     }
-    for name in unknown {
-        results.fail(
-            &binary.name,
-            &format!("{name} is selected, but there is no such test"),
-        );
-    }
-    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-    tally.add(results);
-    Ok(())
+    Ok(results)
 }

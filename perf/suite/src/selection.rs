@@ -1,6 +1,6 @@
 //! Names of the tests to run of one target.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command, str::FromStr};
+use std::{fs, path::Path, process::Command, str::FromStr};
 
 use anyhow::{Context as _, Error, Result, ensure};
 
@@ -13,25 +13,33 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Returns the names of the selected tests, given all that the binary at `program` has.
-    ///
-    /// # Errors
-    /// If the binary cannot list its tests.
-    pub(crate) fn tests(&self, program: &Path) -> Result<Vec<String>> {
-        Ok(select(&self.names, &list(program)?))
+    /// Returns the names of the selected tests out of `all` of the target's. A module without tests, which is reported as
+    /// a test that did not run, is among them.
+    pub(crate) fn tests(&self, all: &[String]) -> Vec<String> {
+        let select = |name: &String| -> Vec<String> {
+            let within = all.iter().filter(|test| test.starts_with(name.as_str()));
+            let tests: Vec<_> = within.cloned().collect();
+            match name.ends_with("::") && !tests.is_empty() {
+                true => tests,
+                false => vec![name.clone()],
+            }
+        };
+        self.names.iter().flat_map(select).collect()
     }
 
-    /// Returns the names that stand for no test of the binary at `program`.
-    ///
-    /// # Errors
-    /// If the binary cannot list its tests.
-    pub(crate) fn unknown(&self, program: &Path) -> Result<Vec<String>> {
-        Ok(unknown(&self.names, &list(program)?))
+    /// Returns the names that stand for no test among `all`.
+    pub(crate) fn unknown(&self, all: &[String]) -> Vec<String> {
+        let mut selected = self.tests(all);
+        selected.retain(|name| !all.contains(name));
+        selected
     }
 }
 
-/// Returns the tests that the binary at `program` lists, as libtest does.
-fn list(program: &Path) -> Result<String> {
+/// Returns the names of the tests of the binary at `program`.
+///
+/// # Errors
+/// If the binary cannot list its tests.
+pub(crate) fn list(program: &Path) -> Result<Vec<String>> {
     let listing = Command::new(program)
         .args(["--list", "--format=terse", "--include-ignored"])
         .output()
@@ -41,38 +49,13 @@ fn list(program: &Path) -> Result<String> {
         "{} --list failed",
         program.display()
     );
-    Ok(String::from_utf8_lossy(&listing.stdout).into_owned())
+    Ok(tests_in(&String::from_utf8_lossy(&listing.stdout)))
 }
 
-/// Returns the names of the tests in a listing of libtest.
-fn tests_in(listing: &str) -> impl Iterator<Item = &str> {
-    listing
-        .lines()
-        .filter_map(|line| line.strip_suffix(": test"))
-}
-
-/// Replaces modules in `names` by their tests. `listing` is what libtest lists.
-fn select(names: &[String], listing: &str) -> Vec<String> {
-    let all: Vec<_> = tests_in(listing).collect();
-    let select = |name: &String| -> Vec<String> {
-        let within = all.iter().filter(|test| test.starts_with(name.as_str()));
-        let tests: Vec<_> = within.map(|&test| test.to_owned()).collect();
-        // A module without tests is reported as a test that did not run.
-        if name.ends_with("::") && !tests.is_empty() {
-            tests
-        } else {
-            vec![name.clone()]
-        }
-    };
-    names.iter().flat_map(select).collect()
-}
-
-/// Returns those of `names` that stand for no test in `listing`.
-fn unknown(names: &[String], listing: &str) -> Vec<String> {
-    let all: BTreeSet<_> = tests_in(listing).collect();
-    let mut selected = select(names, listing);
-    selected.retain(|name| !all.contains(name.as_str()));
-    selected
+fn tests_in(listing: &str) -> Vec<String> {
+    let lines = listing.lines();
+    let tests = lines.filter_map(|line| line.strip_suffix(": test"));
+    tests.map(str::to_owned).collect()
 }
 
 /// Returns the arguments that make libtest run these tests and no others.
@@ -109,7 +92,7 @@ fn names(lines: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{names, select, unknown};
+    use super::*;
 
     #[test]
     fn a_line_is_a_name_or_a_comment() {
@@ -119,12 +102,13 @@ mod tests {
 
     #[test]
     fn a_module_stands_for_its_tests() {
-        let wanted = ["b::".to_owned(), "a::one".to_owned(), "c::".to_owned()];
-        let listing = "a::one: test\na::two: test\nb::one: test\nb::c::two: test\n\n";
-        assert_eq!(
-            select(&wanted, listing),
-            ["b::one", "b::c::two", "a::one", "c::"]
-        );
-        assert_eq!(unknown(&wanted, listing), ["c::"]);
+        let wanted = Selection {
+            target: String::new(),
+            names: names("b::\na::one\nc::"),
+        };
+        let all = tests_in("a::one: test\na::two: test\nb::one: test\nb::c::two: test\n\n");
+        let selected = wanted.tests(&all);
+        assert_eq!(selected, ["b::one", "b::c::two", "a::one", "c::"]);
+        assert_eq!(wanted.unknown(&all), ["c::"]);
     }
 }

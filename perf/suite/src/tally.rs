@@ -1,6 +1,6 @@
 //! Results of all tests, and their summary.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{fmt, time::Duration};
 
 use cargo_metadata::libtest::TestEvent;
 
@@ -10,147 +10,141 @@ const SLOWEST: usize = 10;
 /// Results of the tests that have run so far.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Tests that have passed or failed.
-    done: BTreeSet<Test>,
-    durations: Vec<(Duration, Test)>,
-    passed: usize,
-    failed: Vec<Failure>,
+    results: Vec<TestResult>,
     ignored: usize,
-    /// Tests that have failed and, run once more, passed.
-    flaky: Vec<Test>,
     /// Lines in which tests said that this machine lacks something.
-    lacking: Vec<String>,
+    pub(crate) lacking: Vec<String>,
 }
 
-/// A binary's name and a test's.
-type Test = (String, String);
+struct TestResult {
+    binary: String,
+    /// The test's name, or for [`Outcome::Broken`] a reason.
+    name: String,
+    duration: Duration,
+    outcome: Outcome,
+}
 
-enum Failure {
-    /// A test has failed.
-    Test(Test),
+#[derive(PartialEq, PartialOrd)]
+enum Outcome {
+    Passed,
+    /// Failed and, run once more, passed.
+    Flaky,
+    Failed,
     /// A failure that is no test's, or no test's alone.
-    Other(String),
-}
-
-/// Results of one binary.
-#[derive(Clone, Copy)]
-pub(crate) struct Counts {
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
-    pub(crate) ignored: usize,
+    Broken,
 }
 
 impl Tally {
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            passed: self.passed,
-            failed: self.failed.len(),
-            ignored: self.ignored,
-        }
-    }
-
     /// Adds the results of another binary.
     pub(crate) fn add(&mut self, other: Self) {
-        self.done.extend(other.done);
-        self.durations.extend(other.durations);
-        self.passed += other.passed;
-        self.failed.extend(other.failed);
+        self.results.extend(other.results);
         self.ignored += other.ignored;
-        self.flaky.extend(other.flaky);
         self.lacking.extend(other.lacking);
     }
 
     /// Records a test that has ended.
     pub(crate) fn record(&mut self, binary: &str, event: &TestEvent) {
-        let test = (binary.to_owned(), event.name().to_owned());
-        let seconds = match event {
-            TestEvent::Ok { exec_time, .. } => {
-                self.passed += 1;
-                *exec_time
-            }
-            TestEvent::Failed { exec_time, .. } => {
-                self.failed.push(Failure::Test(test.clone()));
-                *exec_time
-            }
+        let (seconds, outcome) = match event {
+            TestEvent::Ok { exec_time, .. } => (*exec_time, Outcome::Passed),
+            TestEvent::Failed { exec_time, .. } => (*exec_time, Outcome::Failed),
             TestEvent::Ignored { .. } => {
                 self.ignored += 1;
                 return;
             }
             TestEvent::Started { .. } | TestEvent::Timeout { .. } => return,
         };
-        let duration = Duration::try_from_secs_f32(seconds).unwrap_or_default();
-        self.durations.push((duration, test.clone()));
-        self.done.insert(test);
+        self.results.push(TestResult {
+            binary: binary.to_owned(),
+            name: event.name().to_owned(),
+            duration: Duration::try_from_secs_f32(seconds).unwrap_or_default(),
+            outcome,
+        });
     }
 
     /// Records a failure that is no test's, or no test's alone.
-    pub(crate) fn fail(&mut self, binary: &str, what: &str) {
-        self.failed
-            .push(Failure::Other(format!("{binary}: {what}")));
+    pub(crate) fn fail(&mut self, binary: &str, reason: String) {
+        self.results.push(TestResult {
+            binary: binary.to_owned(),
+            name: reason,
+            duration: Duration::ZERO,
+            outcome: Outcome::Broken,
+        });
     }
 
     /// Returns the names of the tests that have failed, unless something else has: then running them once more
     /// proves nothing.
     pub(crate) fn failed_tests(&self) -> Vec<String> {
-        let names = self.failed.iter().map(|failure| match failure {
-            Failure::Test((_, name)) => Some(name.clone()),
-            Failure::Other(_) => None,
-        });
-        names.collect::<Option<_>>().unwrap_or_default()
+        if self.all(Outcome::Broken).next().is_some() {
+            return Vec::new();
+        }
+        self.all(Outcome::Failed)
+            .map(|it| it.name.clone())
+            .collect()
     }
 
     /// Takes the results of the failed tests' second run: a test that has passed is flaky, not failed.
     pub(crate) fn run_again(&mut self, second: &Self) {
-        let has_failed = |test: &Test| {
-            let is_it = |failure: &Failure| matches!(failure, Failure::Test(it) if it == test);
-            second.failed.iter().any(is_it)
-        };
-        for failure in std::mem::take(&mut self.failed) {
-            match failure {
-                Failure::Test(test) if second.done.contains(&test) && !has_failed(&test) => {
-                    self.passed += 1;
-                    self.flaky.push(test);
-                }
-                other => self.failed.push(other),
+        for test in &mut self.results {
+            let is_it = |it: &TestResult| (&it.binary, &it.name) == (&test.binary, &test.name);
+            if test.outcome == Outcome::Failed && second.all(Outcome::Passed).any(is_it) {
+                test.outcome = Outcome::Flaky;
             }
         }
-    }
-
-    pub(crate) fn lacks(&mut self, line: String) {
-        self.lacking.push(line);
     }
 
     /// Fails for each of `names` that has not run: a test that was renamed must not vanish.
     pub(crate) fn expect(&mut self, binary: &str, names: &[String]) {
         for name in names {
-            if !self.done.contains(&(binary.to_owned(), name.clone())) {
-                self.fail(binary, &format!("{name} did not run"));
+            let is_it = |it: &TestResult| it.binary == binary && it.name == *name;
+            if !self.tests().any(is_it) {
+                self.fail(binary, format!("{name} did not run"));
             }
         }
     }
 
+    /// Number of the tests that passed, and of failures.
+    pub(crate) fn passed_and_failed(&self) -> (usize, usize) {
+        let failed = self.failures().count();
+        (self.results.len() - failed, failed)
+    }
+
     pub(crate) fn is_good(&self) -> bool {
-        self.failed.is_empty() && self.passed > 0
+        matches!(self.passed_and_failed(), (1.., 0))
+    }
+
+    fn all(&self, outcome: Outcome) -> impl Iterator<Item = &TestResult> {
+        self.results.iter().filter(move |it| it.outcome == outcome)
+    }
+
+    fn tests(&self) -> impl Iterator<Item = &TestResult> {
+        self.results
+            .iter()
+            .filter(|it| it.outcome < Outcome::Broken)
+    }
+
+    fn failures(&self) -> impl Iterator<Item = &TestResult> {
+        self.results
+            .iter()
+            .filter(|it| it.outcome >= Outcome::Failed)
     }
 
     /// Prints the summary. Its last line is the one that programs read.
-    pub(crate) fn print(&mut self, build: Duration, tests: Duration) {
-        self.durations.sort_by(|a, b| b.cmp(a));
+    pub(crate) fn print(&self, build: Duration, tests: Duration) {
+        let mut slowest: Vec<_> = self.tests().collect();
+        slowest.sort_by_key(|it| std::cmp::Reverse(it.duration));
         println!("\nSlowest tests:");
-        for (duration, (binary, name)) in self.durations.iter().take(SLOWEST) {
-            println!("{:>8.1} s  {binary}: {name}", duration.as_secs_f32());
+        for it in slowest.iter().take(SLOWEST) {
+            let seconds = it.duration.as_secs_f32();
+            println!("{seconds:>8.1} s  {}: {}", it.binary, it.name);
         }
         for line in &self.lacking {
             println!("{line}");
         }
-        for (binary, name) in &self.flaky {
+        for TestResult { binary, name, .. } in self.all(Outcome::Flaky) {
             println!("FLAKY {binary}: {name} failed, and passed when it ran once more");
         }
-        for failure in &self.failed {
-            match failure {
-                Failure::Test((binary, name)) => println!("FAILED {binary}: {name}"),
-                Failure::Other(what) => println!("FAILED {what}"),
-            }
+        for TestResult { binary, name, .. } in self.failures() {
+            println!("FAILED {binary}: {name}");
         }
         println!(
             "\nBuilt in {} s, ran in {} s; skipped tests have make targets of their own.",
@@ -160,12 +154,18 @@ impl Tally {
         if !self.lacking.is_empty() {
             println!("{} tests passed without running.", self.lacking.len());
         }
-        let Counts {
-            passed,
-            failed,
-            ignored,
-        } = self.counts();
-        println!("{passed} passed, {failed} failed, {ignored} skipped");
+        println!("{self}");
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (passed, failed) = self.passed_and_failed();
+        write!(
+            f,
+            "{passed} passed, {failed} failed, {} skipped",
+            self.ignored
+        )
     }
 }
 
@@ -176,12 +176,7 @@ mod tests {
     #[test]
     fn a_selected_test_that_did_not_run_is_a_failure() {
         let mut tally = Tally::default();
-        let event = TestEvent::Ok {
-            name: "a::b".into(),
-            exec_time: 0.5,
-            stdout: None,
-        };
-        tally.record("convoy: end_to_end", &event);
+        tally.record("convoy: end_to_end", &passed("a::b"));
         tally.expect("convoy: end_to_end", &["a::b".into()]);
         assert!(tally.is_good());
         tally.expect("convoy: end_to_end", &["a::c".into()]);
@@ -219,8 +214,9 @@ mod tests {
         tally.run_again(&second);
         assert!(!tally.is_good());
         assert_eq!(tally.failed_tests(), ["twice"]);
-        assert_eq!(tally.counts().passed, 2);
-        assert_eq!(tally.flaky, [("b".into(), "once".into())]);
+        assert_eq!(tally.passed_and_failed(), (2, 1));
+        let flaky: Vec<_> = tally.all(Outcome::Flaky).map(|it| &it.name).collect();
+        assert_eq!(flaky, ["once"]);
     }
 
     #[test]
@@ -228,7 +224,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.record("b", &failed("a"));
         let mut second = Tally::default();
-        second.fail("b", "signal: 6");
+        second.fail("b", "signal: 6".into());
         tally.run_again(&second);
         assert!(!tally.is_good());
         tally.run_again(&Tally::default());
@@ -239,7 +235,7 @@ mod tests {
     fn after_a_crash_no_test_is_run_again() {
         let mut tally = Tally::default();
         tally.record("b", &failed("a"));
-        tally.fail("b", "signal: 6");
+        tally.fail("b", "signal: 6".into());
         assert!(tally.failed_tests().is_empty());
     }
 

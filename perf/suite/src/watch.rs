@@ -87,25 +87,16 @@ pub(crate) fn run(binary: &Binary, options: &[String]) -> Result<Tally> {
     }
     let status = child.wait()?;
     let _ = reader.join();
-    for line in lock(&remarks).lacking.drain(..) {
-        tally.lacks(line);
-    }
+    tally.lacking.append(&mut lock(&remarks).lacking);
     if !is_complete {
         let running: Vec<_> = running.into_iter().collect();
         let what = format!("{status} while these tests ran: {}", running.join(", "));
         println!("FAILED {}: {what}", binary.name);
-        tally.fail(&binary.name, &what);
+        tally.fail(&binary.name, what);
     }
-    let counts = tally.counts();
-    if counts.passed + counts.failed > 0 {
-        println!(
-            "{}: {} passed, {} failed, {} skipped in {:.1} s",
-            binary.name,
-            counts.passed,
-            counts.failed,
-            counts.ignored,
-            begin.elapsed().as_secs_f32()
-        );
+    if tally.passed_and_failed() != (0, 0) {
+        let seconds = begin.elapsed().as_secs_f32();
+        println!("{}: {tally} in {seconds:.1} s", binary.name);
     }
     Ok(tally)
 }
