@@ -9,9 +9,6 @@
 //!
 //! Deliberately omitted: the daemon. Here it is a program like any other, known by its socket.
 
-mod error;
 pub mod profile;
 pub mod speedtest;
 mod table;
-
-pub use error::Error;

@@ -1,52 +1,45 @@
 //! `convoy profile`: where a daemon or a forwarder spends CPU time, and which system calls it makes.
 //!
-//! Three tools observe the daemon one after another, because each disturbs the next (`Window`):
-//!
-//! | file | written by | contents |
-//! |---|---|---|
-//! | `stat.json` | `stat` | counters of the processor and the scheduler |
-//! | `profile.perf` | `record` | the samples in a form that Firefox Profiler loads |
-//! | `flamegraph.svg`, `flamegraph-diff.svg` | `flame_graph` | the samples as a picture |
-//! | `syscalls.json` | `syscalls` | system calls by name |
-//! | `shares.json` | `shares` | shares of the CPU time, machine-readable |
-//! | `report.md` | `report` | all of these, interpreted |
+//! Three tools observe the daemon one after another, because each disturbs the next (`TOOLS`). `perf/README.md` describes
+//! the files that they and this program write.
 //!
 //! 1. `args`, `daemon`: find the requested daemon.
-//! 2. `directory`, `unfinished`: choose where to write, and remove an unfinished profile.
-//! 3. `request`, `attach`, `tools`, `permission`: run a tool from start to end.
+//! 2. `directory`: choose where to write, and remove an unfinished profile.
+//! 3. `tool`, `attach`: run a tool from start to end: `stat`, `record`, `syscalls`.
 //! 4. `stacks`, `groups`: parse the samples and classify their work.
+//! 5. `flame_graph`, `shares`, `report`: write the result.
 
 mod args;
 mod attach;
 mod daemon;
 mod directory;
-mod findings;
 mod flame_graph;
 mod groups;
-mod permission;
 mod record;
 mod report;
-mod request;
 mod shares;
 mod stacks;
 mod stat;
 mod syscalls;
-mod tools;
-mod unfinished;
+mod tool;
 
 use std::{fs, path::Path};
 
+use anyhow::{Context as _, Result};
 use convoy_lab::{Pid, measure::process::is_alive};
 
-use crate::{Error, error::Step as _};
 use attach::Attachment;
-use findings::Findings;
-use record::Recorder;
+use stat::Stat;
+use syscalls::Syscalls;
+use tool::Tool;
 
 pub use args::{CallGraph, ProfileArgs};
 pub(crate) use daemon::Daemon;
 pub(crate) use directory::Directory;
 pub use stacks::Stacks;
+
+/// All tools, the least disturbing first.
+pub(crate) const TOOLS: [Tool; 3] = [stat::TOOL, record::TOOL, syscalls::TOOL];
 
 /// Profiles a running daemon, or reads an earlier recording, and prints where the result is.
 ///
@@ -54,7 +47,7 @@ pub use stacks::Stacks;
 ///
 /// If there is no such daemon, a tool is missing or lacks permission, the daemon ends, or the directory
 /// cannot be written. The message includes the fix.
-pub fn run(args: &ProfileArgs) -> Result<(), Error> {
+pub fn run(args: &ProfileArgs) -> Result<()> {
     let before = args.compare.as_deref();
     if let Some(text) = &args.read {
         return read(text, &args.out, before);
@@ -62,14 +55,14 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
     let daemons = args.daemons()?;
     let what: Vec<_> = daemons.iter().map(Daemon::to_string).collect();
     let mut profiler = Profiler::new(daemons, &args.out, before, args.call_graph)?;
-    for window in Window::ALL {
-        eprintln!("{} …", window.name());
-        profiler.look(window, |attachment| attachment.watch(args.window()))?;
-    }
+    profiler.observe(|progress, attachment| {
+        eprintln!("{progress} …");
+        attachment.watch(args.window())
+    })?;
     profiler.report(what.join(", "))
 }
 
-fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<(), Error> {
+fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<()> {
     let directory = Directory::open(out)?;
     let copy = directory.file(record::TEXT);
     let findings = Findings {
@@ -78,40 +71,33 @@ fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<(), Error> {
         before: before.map(stacks_of).transpose()?,
         ..Findings::default()
     };
-    fs::copy(text, &copy).step(copy.display())?;
+    fs::copy(text, &copy).with_context(|| copy.display().to_string())?;
     write(directory, &findings)
 }
 
-/// A tool, and when it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Window {
-    /// `perf stat`, which costs next to nothing.
-    Counters,
-    /// `perf record`, which costs a few percent.
-    Samples,
-    /// `strace -c`, which makes the daemons several times slower.
-    Syscalls,
-}
-
-impl Window {
-    /// All tools, the least disturbing first.
-    pub(crate) const ALL: [Self; 3] = [Self::Counters, Self::Samples, Self::Syscalls];
-
-    /// The progress line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Counters => "counting (perf stat)",
-            Self::Samples => "recording (perf record)",
-            Self::Syscalls => "counting system calls (strace -c)",
-        }
-    }
+/// Everything that the report needs.
+#[derive(Default)]
+struct Findings {
+    /// The subject of the profile, in words.
+    what: String,
+    /// The daemons; none for a text from elsewhere.
+    pids: Vec<Pid>,
+    stacks: Stacks,
+    /// The profile to compare with.
+    before: Option<Stacks>,
+    /// A remark on missing parts.
+    note: Option<String>,
+    stat: Option<Stat>,
+    syscalls: Option<Syscalls>,
 }
 
 /// A profile of daemons that each carry all of the traffic: a single one, or both ends of a tunnel.
 pub(crate) struct Profiler {
     daemons: Vec<Daemon>,
     directory: Directory,
-    recorder: Recorder,
+    /// The event that `perf record` samples.
+    event: &'static str,
+    call_graph: CallGraph,
     findings: Findings,
 }
 
@@ -124,80 +110,67 @@ impl Profiler {
         out: &Path,
         before: Option<&Path>,
         call_graph: CallGraph,
-    ) -> Result<Self, Error> {
-        let pids: Vec<Pid> = daemons.iter().map(Daemon::pid).collect();
+    ) -> Result<Self> {
+        let pids: Vec<Pid> = daemons.iter().map(|daemon| daemon.pid).collect();
         let directory = Directory::open(out)?;
-        tools::require("perf")?;
-        tools::require("strace")?;
+        tool::require("perf")?;
+        tool::require("strace")?;
         if let Some(&pid) = pids.iter().find(|&&pid| !is_alive(pid)) {
             return Err(attach::daemon_ended(pid));
         }
-        daemons.iter().for_each(Daemon::admit);
-        let profiler = Self {
+        let mut profiler = Self {
             daemons,
-            recorder: Recorder::find(&directory, &pids, call_graph.perf_name())?,
             directory,
+            event: record::EVENTS[0],
+            call_graph,
             findings: Findings {
                 pids,
                 before: before.map(stacks_of).transpose()?,
-                note: permission::note(),
+                note: tool::note(),
                 ..Findings::default()
             },
         };
-        for window in Window::ALL {
-            profiler.attach(window)?.finish()?;
+        let recorded = profiler.attach(&record::TOOL).and_then(Attachment::finish);
+        if recorded.is_err() {
+            profiler.event = record::EVENTS[1];
+        }
+        for tool in &TOOLS {
+            profiler.attach(tool)?.finish()?;
         }
         Ok(profiler)
     }
 
-    /// Runs a tool while `load` runs, and returns the load's outcome.
-    pub(crate) fn look<T>(
+    /// Runs `load` beside each tool, whose line of progress it gets; returns its outcomes.
+    pub(crate) fn observe<T>(
         &mut self,
-        window: Window,
-        load: impl FnOnce(&mut Attachment) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut attachment = self.attach(window)?;
-        let before = self.bytes_carried();
-        let outcome = load(&mut attachment)?;
-        let bytes = self.bytes_carried().zip(before);
-        let bytes = bytes.map(|(after, before)| after.saturating_sub(before));
-        // Each packet passes both ends of the tunnel.
-        let gigabytes = bytes.map(|bytes| bytes as f64 / 1e9 / self.daemons.len() as f64);
-        attachment.finish()?;
-        let (directory, findings) = (&self.directory, &mut self.findings);
-        match window {
-            Window::Counters => findings.stat = Some(stat::write(directory)?),
-            Window::Samples => record::write_text(directory)?,
-            Window::Syscalls => findings.syscalls = Some(syscalls::write(directory, gigabytes)?),
+        mut load: impl FnMut(&'static str, &mut Attachment) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut outcomes = Vec::new();
+        for tool in &TOOLS {
+            let mut attachment = self.attach(tool)?;
+            let before = self.bytes_carried();
+            outcomes.push(load(tool.progress, &mut attachment)?);
+            let bytes = self.bytes_carried().zip(before);
+            let bytes = bytes.map(|(after, before)| after.saturating_sub(before));
+            // Each packet passes both ends of the tunnel.
+            let gigabytes = bytes.map(|bytes| bytes as f64 / 1e9 / self.daemons.len() as f64);
+            attachment.finish()?;
+            (tool.read)(&self.directory, gigabytes, &mut self.findings)?;
         }
-        Ok(outcome)
+        Ok(outcomes)
     }
 
     /// Writes the report about `what`, and prints where it is.
-    pub(crate) fn report(mut self, what: String) -> Result<(), Error> {
+    pub(crate) fn report(mut self, what: String) -> Result<()> {
         self.findings.what = what;
-        self.findings.stacks = stacks_of(self.directory.path()).step("read the recording")?;
+        self.findings.stacks = stacks_of(self.directory.path()).context("read the recording")?;
         write(self.directory, &self.findings)
     }
 
-    fn attach(&self, window: Window) -> Result<Attachment, Error> {
-        let (directory, pids) = (&self.directory, &self.findings.pids[..]);
+    fn attach(&self, tool: &Tool) -> Result<Attachment> {
         // Each time again, as it lasts a minute.
-        self.daemons.iter().for_each(Daemon::admit);
-        match window {
-            Window::Counters => {
-                let command = stat::command(directory, pids);
-                Attachment::start(stat::WHAT, command, pids, tools::has_events)
-            }
-            Window::Samples => {
-                let command = self.recorder.command(directory, pids)?;
-                Attachment::start("perf record", command, pids, tools::has_events)
-            }
-            Window::Syscalls => {
-                let command = syscalls::command(directory, pids);
-                Attachment::start(syscalls::WHAT, command, pids, syscalls::is_attached)
-            }
-        }
+        self.findings.pids.iter().copied().for_each(daemon::admit);
+        Attachment::start(tool, (tool.command)(self)?, &self.findings.pids)
     }
 
     /// By all daemons, in both directions; `None` if one of them does not report it.
@@ -207,11 +180,11 @@ impl Profiler {
 }
 
 /// The samples of the profile in `directory`.
-fn stacks_of(directory: &Path) -> Result<Stacks, Error> {
+fn stacks_of(directory: &Path) -> Result<Stacks> {
     Stacks::of_file(&directory.join(record::TEXT))
 }
 
-fn write(directory: Directory, findings: &Findings) -> Result<(), Error> {
+fn write(directory: Directory, findings: &Findings) -> Result<()> {
     flame_graph::draw(&findings.stacks, &directory.file(flame_graph::FILE))?;
     if let Some(before) = &findings.before {
         let path = directory.file(flame_graph::DIFFERENCE_FILE);

@@ -2,11 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use convoy_lab::Pid;
 
-use super::daemon::Daemon;
-use crate::Error;
+use super::Daemon;
 
 /// The arguments of `convoy profile`.
 #[derive(Debug, Clone, Args)]
@@ -53,28 +53,15 @@ pub enum CallGraph {
 }
 
 impl ProfileArgs {
-    pub(super) fn daemons(&self) -> Result<Vec<Daemon>, Error> {
+    pub(super) fn daemons(&self) -> Result<Vec<Daemon>> {
         match (&self.interface, self.pid) {
             (Some(interface), _) => Ok(vec![Daemon::of_interface(interface)?]),
             (None, Some(pid)) => Daemon::of_process(Pid::from_raw(pid)),
-            (None, None) => {
-                let question = "which daemon? Give IFACE, or --pid PID; or --read FILE";
-                Err(Error::Refused(question.to_owned()))
-            }
+            (None, None) => bail!("which daemon? Give IFACE, or --pid PID; or --read FILE"),
         }
     }
 
     pub(super) fn window(&self) -> Duration {
         Duration::from_secs(self.secs.into())
-    }
-}
-
-impl CallGraph {
-    /// The option of `perf record --call-graph`.
-    pub(super) fn perf_name(self) -> &'static str {
-        match self {
-            Self::Fp => "fp",
-            Self::Dwarf => "dwarf,16384",
-        }
     }
 }

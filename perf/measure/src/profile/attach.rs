@@ -8,14 +8,17 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Error, Result, anyhow};
 use convoy_lab::{Pid, eventually, measure::process::is_alive};
 use nix::sys::{
     memfd::{MFdFlags, memfd_create},
-    signal::{Signal, kill},
+    signal::{Signal, kill, killpg},
 };
 
-use super::{tools, unfinished};
-use crate::Error;
+use super::{
+    directory,
+    tool::{Tool, failed},
+};
 
 /// Time limit for a tool to attach.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(20);
@@ -25,9 +28,8 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running tool; when dropped, it is killed with all processes that it has started.
-#[derive(Debug)]
 pub(crate) struct Attachment {
-    what: &'static str,
+    name: &'static str,
     child: Child,
     pids: Vec<Pid>,
     /// The tool's output apart from its result, which goes to a file.
@@ -35,38 +37,32 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Starts `command`, called `what` in messages, and waits until it is attached to all of `pids`, as
-    /// `is_attached` reports for the tool and the processes.
-    pub(super) fn start(
-        what: &'static str,
-        mut command: Command,
-        pids: &[Pid],
-        is_attached: fn(Pid, &[Pid]) -> bool,
-    ) -> Result<Self, Error> {
-        let failed = |error: io::Error| tools::failed(what, error.to_string());
+    /// Starts `tool` by its `command`, and waits until it is attached to all of `pids`.
+    pub(super) fn start(tool: &Tool, mut command: Command, pids: &[Pid]) -> Result<Self> {
+        let io_failed = |error: io::Error| failed(tool.name, &error.to_string());
         let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
-        let said = File::from(said.map_err(|errno| failed(errno.into()))?);
-        let writer = || said.try_clone().map(Stdio::from).map_err(failed);
-        let child = unfinished::spawn(command.stdout(writer()?).stderr(writer()?));
+        let said = File::from(said.map_err(|errno| io_failed(errno.into()))?);
+        let writer = || said.try_clone().map(Stdio::from).map_err(io_failed);
+        let child = directory::spawn(command.stdout(writer()?).stderr(writer()?));
         let mut attachment = Self {
-            what,
-            child: child.map_err(failed)?,
+            name: tool.name,
+            child: child.map_err(io_failed)?,
             pids: pids.to_vec(),
             said,
         };
-        let tool = attachment.tool();
+        let process = attachment.process();
         let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
             Some(status) => Some(Err(attachment.unexpected(status))),
-            None => is_attached(tool, pids).then_some(Ok(())),
+            None => (tool.is_attached)(process, pids).then_some(Ok(())),
         });
         match begun {
             Some(outcome) => outcome.map(|()| attachment),
-            None => Err(tools::failed(what, "it does not attach")),
+            None => Err(failed(tool.name, "it does not attach")),
         }
     }
 
     /// Lets the tool run for `time`; fails if the tool or a process ends before that.
-    pub(crate) fn watch(&mut self, time: Duration) -> Result<(), Error> {
+    pub(crate) fn watch(&mut self, time: Duration) -> Result<()> {
         let trouble = eventually(time, || match (self.gone(), self.ended()) {
             (Some(pid), _) => Some(daemon_ended(pid)),
             (None, Some(status)) => Some(self.unexpected(status)),
@@ -76,12 +72,12 @@ impl Attachment {
     }
 
     /// Stops the tool and waits until it has written its result.
-    pub(super) fn finish(mut self) -> Result<(), Error> {
+    pub(super) fn finish(mut self) -> Result<()> {
         self.watch(Duration::ZERO)?;
         // kill(2) fails only for a process that has already been waited for.
-        let _ = kill(self.tool(), Signal::SIGINT);
+        let _ = kill(self.process(), Signal::SIGINT);
         let status = eventually(STOP_PATIENCE, || self.ended());
-        let status = status.ok_or_else(|| tools::failed(self.what, "it does not end"))?;
+        let status = status.ok_or_else(|| failed(self.name, "it does not end"))?;
         // Some tools die of the signal after writing everything.
         match status.success() || status.signal() == Some(libc::SIGINT) {
             true => Ok(()),
@@ -89,7 +85,7 @@ impl Attachment {
         }
     }
 
-    fn tool(&self) -> Pid {
+    fn process(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
@@ -99,7 +95,7 @@ impl Attachment {
 
     fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
-        unfinished::forget(self.tool());
+        directory::forget_tool();
         Some(status)
     }
 
@@ -112,25 +108,26 @@ impl Attachment {
         let mut file = &self.said;
         let read = file.rewind().and_then(|()| file.read_to_end(&mut said));
         match read {
-            Ok(1..) => tools::failed(self.what, String::from_utf8_lossy(&said)),
-            _ => tools::failed(self.what, status.to_string()),
+            Ok(1..) => failed(self.name, &String::from_utf8_lossy(&said)),
+            _ => failed(self.name, &status.to_string()),
         }
     }
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        unfinished::kill(self.tool());
-        // Waiting fails only for a child that has already been waited for.
-        let _ = self.child.wait();
-        unfinished::forget(self.tool());
+        // The number of one that has been waited for may be another process's.
+        if self.ended().is_none() {
+            // killpg(2) fails if the whole group has ended.
+            let _ = killpg(self.process(), Signal::SIGKILL);
+            let _ = self.child.wait();
+            directory::forget_tool();
+        }
     }
 }
 
 pub(super) fn daemon_ended(pid: Pid) -> Error {
-    Error::Refused(format!(
-        "the daemon (process {pid}) ended while it was profiled"
-    ))
+    anyhow!("the daemon (process {pid}) ended while it was profiled")
 }
 
 #[cfg(test)]
@@ -140,6 +137,7 @@ mod tests {
     use nix::sys::signal::{SigHandler, signal};
 
     use super::*;
+    use crate::profile::{record, tool};
 
     const LONG: Duration = Duration::from_secs(30);
 
@@ -174,8 +172,13 @@ mod tests {
     }
 
     fn start(script: &str) -> Attachment {
-        let mut command = tools::command("sh");
+        let shell = Tool {
+            name: "a shell",
+            is_attached: |_, _| true,
+            ..record::TOOL
+        };
+        let mut command = tool::command("sh");
         command.args(["-c", script]);
-        Attachment::start("a shell", command, &[Pid::this()], |_, _| true).unwrap()
+        Attachment::start(&shell, command, &[Pid::this()]).unwrap()
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::stacks::Stacks;
+use super::Stacks;
 
 /// A kind of work.
-#[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: &'static str,
     /// The highest usual share for TCP at full speed, measured with `convoy speedtest`.

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    findings::Findings,
-    flame_graph,
+    Findings, Stacks, Stat, Syscalls, flame_graph,
     groups::{self, GROUPS, Group},
     record,
-    stacks::{Stacks, UNKNOWN},
-    stat::{self, Stat},
-    syscalls::{self, Call, Syscalls},
+    stacks::UNKNOWN,
+    stat,
+    syscalls::{self, Call},
 };
 use crate::table::{figure, markdown};
 

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, env};
 
+use anyhow::Result;
 use convoy_lab::measure::Host;
 use serde::Serialize;
 
-use super::{directory::Directory, findings::Findings, groups, stacks::Stacks, syscalls::Syscalls};
-use crate::Error;
+use super::{Directory, Findings, Stacks, Syscalls, groups};
 
 pub(super) const FILE: &str = "shares.json";
 /// Kernel functions that send a datagram or a batch of them.
@@ -58,7 +58,7 @@ struct Part {
 }
 
 /// Writes the shares of all daemons together and of each one.
-pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<(), Error> {
+pub(super) fn write(directory: &Directory, findings: &Findings) -> Result<()> {
     let stacks = &findings.stacks;
     let daemon = |pid| Part::of(&stacks.of_process(pid), Some(pid));
     let pids = findings.pids.iter().map(|pid| pid.as_raw().cast_unsigned());

@@ -19,7 +19,7 @@ use std::{
     path::Path,
 };
 
-use crate::{Error, error::Step as _};
+use anyhow::{Context as _, Error, Result, anyhow};
 
 /// `perf`'s name for a function whose name or caller it cannot find.
 pub(super) const UNKNOWN: &str = "[unknown]";
@@ -46,16 +46,17 @@ impl Stacks {
     /// # Errors
     ///
     /// If there is no such file or it has other contents; names the line.
-    pub fn of_file(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).step(path.display())?;
-        Self::of(BufReader::new(file)).step(path.display())
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::from);
+        let stacks = file.and_then(|file| Self::of(BufReader::new(file)));
+        stacks.with_context(|| path.display().to_string())
     }
 
     /// Reads the output of `perf script`.
-    pub(super) fn of(mut text: impl BufRead) -> Result<Self, Error> {
+    pub(super) fn of(mut text: impl BufRead) -> Result<Self> {
         let (mut stacks, mut sample) = (Self::default(), None);
         let (mut number, mut line) = (0, String::new());
-        let fault = |number, fault: &str| Err(Error::Refused(format!("line {number}: {fault}")));
+        let fault = |number, fault: &str| Err(anyhow!("line {number}: {fault}"));
         loop {
             line.clear();
             let read = text.read_line(&mut line);

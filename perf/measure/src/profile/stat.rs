@@ -2,13 +2,18 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use convoy_lab::Pid;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{directory::Directory, stacks::plain_event, tools};
-use crate::Error;
+use super::{Directory, Findings, Profiler, stacks::plain_event, tool, tool::Tool};
 
-pub(super) const WHAT: &str = "perf stat -j";
+pub(super) const TOOL: Tool = Tool {
+    name: "perf stat -j",
+    progress: "counting (perf stat)",
+    command,
+    is_attached: tool::has_events,
+    read,
+};
 /// Written by `perf`: one JSON object per line.
 const RAW: &str = "stat.txt";
 pub(super) const FILE: &str = "stat.json";
@@ -31,24 +36,19 @@ const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Stat(BTreeMap<&'static str, Option<f64>>);
 
-pub(super) fn command(directory: &Directory, pids: &[Pid]) -> Command {
-    let mut command = tools::command("perf");
-    command.args([
-        "stat",
-        "-j",
-        "--event",
-        &EVENTS.map(|(event, _)| event).join(","),
-    ]);
-    command.args(["--pid", &tools::list(pids), "--output"]);
-    command.arg(directory.file(RAW));
-    command
+fn command(profiler: &Profiler) -> Result<Command> {
+    let events = EVENTS.map(|(event, _)| event).join(",");
+    let mut command = tool::command("perf");
+    command.args(["stat", "-j", "--event", &events]);
+    command.args(["--pid", &tool::list(&profiler.findings.pids), "--output"]);
+    command.arg(profiler.directory.file(RAW));
+    Ok(command)
 }
 
 /// Parses the output of `perf`, and writes [`FILE`].
-pub(super) fn write(directory: &Directory) -> Result<Stat, Error> {
-    let stat = Stat::read(&directory.take(RAW)?)?;
-    directory.write_json(FILE, &stat)?;
-    Ok(stat)
+fn read(directory: &Directory, _gigabytes: Option<f64>, findings: &mut Findings) -> Result<()> {
+    let stat = findings.stat.insert(Stat::read(&directory.take(RAW)?)?);
+    directory.write_json(FILE, stat)
 }
 
 /// One line of `perf stat -j`.
@@ -61,11 +61,11 @@ struct Counter<'a> {
 }
 
 impl Stat {
-    fn read(text: &str) -> Result<Self, Error> {
+    fn read(text: &str) -> Result<Self> {
         let mut counted: BTreeMap<&str, f64> = BTreeMap::new();
         for line in text.lines().filter(|line| line.starts_with('{')) {
             let counter = serde_json::from_str(line);
-            let counter: Counter<'_> = counter.map_err(|_| tools::unreadable(WHAT, line))?;
+            let counter: Counter<'_> = counter.map_err(|_| tool::unreadable(&TOOL, line))?;
             let event = plain_event(counter.event);
             // The scheduler's events happen in the kernel, so a count of user code alone is always zero.
             let is_hidden = SCHEDULING.contains(&event) && counter.event.ends_with(":u");

@@ -3,15 +3,22 @@
 //! strace stops the daemon at every call and so makes it several times slower. It gets a run of its own, of which
 //! only the counts per gigabyte are meaningful.
 
-use std::{fs, process::Command};
+use std::process::Command;
 
+use anyhow::Result;
 use convoy_lab::Pid;
+use procfs::process::Process;
 use serde::Serialize;
 
-use super::{directory::Directory, tools};
-use crate::Error;
+use super::{Directory, Findings, Profiler, tool, tool::Tool};
 
-pub(super) const WHAT: &str = "strace -c -f";
+pub(super) const TOOL: Tool = Tool {
+    name: "strace -c -f",
+    progress: "counting system calls (strace -c)",
+    command,
+    is_attached,
+    read,
+};
 /// Written by `strace`.
 const RAW: &str = "syscalls.txt";
 pub(super) const FILE: &str = "syscalls.json";
@@ -51,39 +58,38 @@ pub(super) struct Call {
     pub(super) calls_per_gb: Option<f64>,
 }
 
-pub(super) fn command(directory: &Directory, pids: &[Pid]) -> Command {
-    let mut command = tools::command("strace");
-    command.args(["-c", "-f", "-o"]).arg(directory.file(RAW));
-    for pid in pids {
+fn command(profiler: &Profiler) -> Result<Command> {
+    let mut command = tool::command("strace");
+    command.args(["-c", "-f", "-o"]);
+    command.arg(profiler.directory.file(RAW));
+    for pid in &profiler.findings.pids {
         command.args(["-p", &pid.to_string()]);
     }
-    command
+    Ok(command)
 }
 
 /// Whether every thread of all `pids` is traced.
-pub(super) fn is_attached(_tool: Pid, pids: &[Pid]) -> bool {
-    let threads = |pid| fs::read_dir(format!("/proc/{pid}/task"));
+fn is_attached(_tool: Pid, pids: &[Pid]) -> bool {
+    let threads = |pid: &Pid| Process::new(pid.as_raw()).and_then(|process| process.tasks());
     let mut threads = pids.iter().flat_map(threads).flatten().flatten();
-    let status = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("status"));
-    threads.all(|thread| !status(thread).is_ok_and(|text| text.contains("TracerPid:\t0\n")))
+    threads.all(|thread| !thread.status().is_ok_and(|status| status.tracerpid == 0))
 }
 
 /// Parses the output of `strace`, and writes [`FILE`].
-pub(super) fn write(directory: &Directory, gigabytes: Option<f64>) -> Result<Syscalls, Error> {
+fn read(directory: &Directory, gigabytes: Option<f64>, findings: &mut Findings) -> Result<()> {
     let syscalls = Syscalls::read(&directory.take(RAW)?, gigabytes)?;
-    directory.write_json(FILE, &syscalls)?;
-    Ok(syscalls)
+    directory.write_json(FILE, findings.syscalls.insert(syscalls))
 }
 
 impl Syscalls {
-    fn read(table: &str, gigabytes: Option<f64>) -> Result<Self, Error> {
+    fn read(table: &str, gigabytes: Option<f64>) -> Result<Self> {
         let gigabytes = gigabytes.filter(|&gigabytes| gigabytes > 0.0);
         let is_rule = |line: &&str| line.starts_with("---");
         let rows = table.lines().skip_while(|line| !is_rule(line)).skip(1);
         let calls = rows
             .take_while(|line| !is_rule(line))
-            .map(|line| call(line, gigabytes).ok_or_else(|| tools::unreadable(WHAT, line)));
-        let mut calls = calls.collect::<Result<Vec<_>, _>>()?;
+            .map(|line| call(line, gigabytes).ok_or_else(|| tool::unreadable(&TOOL, line)));
+        let mut calls = calls.collect::<Result<Vec<_>>>()?;
         calls.sort_by_key(|call| std::cmp::Reverse(call.count));
         let waits = |call: &Call| WAITS.split(' ').any(|name| name == call.name);
         let (waits, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(waits);

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use anyhow::Result;
 use clap::{
     ArgGroup, Args,
     builder::{ArgPredicate, BoolishValueParser},
@@ -9,11 +10,11 @@ use clap::{
 use convoy_lab::wireguard::{Implementation, TunnelOptions};
 
 use super::{
-    contrast::Contrast,
-    inside,
+    compare::Contrast,
+    program,
     test::{MTUS, Test},
 };
-use crate::{Error, profile::CallGraph};
+use crate::profile::CallGraph;
 
 const AUTO_ON_OFF: [&str; 3] = ["auto", "on", "off"];
 
@@ -123,11 +124,16 @@ impl SpeedtestArgs {
     }
 
     /// Fails if packets of a test would be fragmented. Between hosts the MTU is unknown.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.serve.is_some() || self.to.is_some() {
             return Ok(());
         }
         self.tests.iter().try_for_each(|test| test.fits(self.mtu))
+    }
+
+    /// Steps of one run of all tests, for the progress bar: the latency without load is one.
+    pub(super) fn steps(&self) -> usize {
+        1 + self.tests.len()
     }
 
     pub(super) fn window(&self) -> Duration {
@@ -163,10 +169,10 @@ impl SpeedtestArgs {
     }
 
     /// The daemon to measure, with `switches`.
-    pub(super) fn implementation(&self, switches: &[String]) -> Result<Implementation, Error> {
+    pub(super) fn implementation(&self, switches: &[String]) -> Result<Implementation> {
         let program = match &self.daemon {
             Some(path) => path.clone(),
-            None => inside::program()?,
+            None => program()?,
         };
         let daemon = Implementation::new(program);
         Ok(switches.iter().fold(daemon, Implementation::argument))

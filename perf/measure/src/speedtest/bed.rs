@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::{Context as _, Result, ensure};
 use convoy_lab::{
     Namespace, loss,
     measure::{Bed, process},
@@ -9,16 +10,13 @@ use convoy_lab::{
 };
 
 use super::{
+    agent,
     args::SpeedtestArgs,
-    inside, measure,
+    measure, program,
     progress::Progress,
     report::{Ceiling, Results, Run, Runs},
 };
-use crate::{
-    Error,
-    error::Step as _,
-    profile::{Daemon, Directory, Profiler, Window},
-};
+use crate::profile::{Daemon, Directory, Profiler, TOOLS};
 
 /// The veth's name at both ends.
 const VETH: &str = "veth0";
@@ -26,47 +24,45 @@ const VETH: &str = "veth0";
 /// Two namespaces with a tunnel, and the tests to run there.
 pub(super) struct Here<'a> {
     args: &'a SpeedtestArgs,
-    bed: Bed,
+    pub(super) bed: Bed,
     progress: Progress,
 }
 
 /// Measures a tunnel between two daemons.
-pub(super) fn run(args: &SpeedtestArgs) -> Result<Results, Error> {
+pub(super) fn run(args: &SpeedtestArgs) -> Result<Results> {
     let is_lossy = args.loss > 0.0;
-    let steps = 1 + usize::from(is_lossy) + measure::Path::steps(&args.tests);
+    let steps = 1 + usize::from(is_lossy) + args.steps();
     let daemon = args.implementation(&args.switches())?;
     let mut here = Here::build(args, &daemon, steps)?;
-    let gbps = Some(here.bare("bare veth")?);
+    let gbps = here.bare("bare veth")?;
     here.impose_conditions()?;
-    let gbps_same_loss = match is_lossy {
-        true => Some(here.bare("bare veth, same loss")?),
-        false => None,
+    let same_loss = is_lossy.then(|| here.bare("bare veth, same loss"));
+    let ceiling = Ceiling {
+        gbps,
+        gbps_same_loss: same_loss.transpose()?.flatten(),
     };
-    let results = Runs {
-        ceiling: Ceiling {
-            gbps,
-            gbps_same_loss,
-        },
-        runs: here.tunnel()?,
-        peak_memory_bytes: Some(here.peak_memory()?),
-    };
-    Ok(Results::Runs(results))
+    let runs = here.tunnel()?;
+    let [left, right] = here.ends().map(|it| process::peak_memory(it.daemon.pid()));
+    Ok(Results::Runs(Runs {
+        ceiling,
+        runs,
+        peak_memory_bytes: Some(left?.max(right?)),
+    }))
 }
 
 /// Profiles, and writes the profile to `out`; with `--compare`, one below it for each side. Returns the figures of the
 /// one configuration.
-pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<Option<Results>, Error> {
+pub(super) fn run_profiled(args: &SpeedtestArgs, out: &Path) -> Result<Option<Results>> {
     let Some(contrast) = args.compare else {
-        let results = Runs {
+        return Ok(Some(Results::Runs(Runs {
             runs: profile(args, &args.switches(), out, None)?,
             ..Runs::default()
-        };
-        return Ok(Some(Results::Runs(results)));
+        })));
     };
-    if args.json {
-        let refusal = "--json with --profile shows one configuration, not --compare";
-        return Err(Error::Refused(refusal.to_owned()));
-    }
+    ensure!(
+        !args.json,
+        "--json with --profile shows one configuration, not --compare"
+    );
     // Fails if the directory is not empty; a new directory is removed again if nothing stays in it.
     let _outer = Directory::open(out)?;
     let [with, without] = contrast.sides(&args.switches())?;
@@ -83,28 +79,25 @@ fn profile(
     switches: &[String],
     out: &Path,
     before: Option<&Path>,
-) -> Result<Vec<Run>, Error> {
-    let steps = (1 + measure::Path::steps(&args.tests)) * Window::ALL.len();
+) -> Result<Vec<Run>> {
+    let steps = (1 + args.steps()) * TOOLS.len();
     let mut here = Here::build(args, &args.implementation(switches)?, steps)?;
     here.impose_conditions()?;
     here.bed.wait_until_up()?;
-    let daemon = |end: &End| Daemon::new(end.daemon.pid(), end.daemon.socket());
-    let tunnel = &here.bed.tunnel;
-    let daemons = vec![daemon(&tunnel.left), daemon(&tunnel.right)];
-    let mut profiler = Profiler::new(daemons, out, before, args.call_graph)?;
-    let mut counted = Vec::new();
-    for window in Window::ALL {
-        here.progress.step(window.name());
-        let runs = profiler.look(window, |_| here.tunnel())?;
-        if window == Window::Counters {
-            counted = runs;
-        }
-    }
+    let daemons = here.ends().map(|end| Daemon {
+        pid: end.daemon.pid(),
+        socket: Some(end.daemon.socket().to_owned()),
+    });
+    let mut profiler = Profiler::new(daemons.into(), out, before, args.call_graph)?;
+    let mut runs = profiler.observe(|step, _| {
+        here.progress.step(step);
+        here.tunnel()
+    })?;
     drop(here);
     let names: Vec<_> = args.tests.iter().map(|test| test.name.as_str()).collect();
     let command = ["convoy speedtest", &switches.join(" ")].join(" ");
     profiler.report(format!("`{}`: {}", command.trim_end(), names.join(", ")))?;
-    Ok(counted)
+    Ok(runs.swap_remove(0))
 }
 
 impl<'a> Here<'a> {
@@ -114,9 +107,9 @@ impl<'a> Here<'a> {
         args: &'a SpeedtestArgs,
         daemon: &Implementation,
         steps: usize,
-    ) -> Result<Self, Error> {
-        let program = inside::program()?;
-        let agent = |namespace: &Namespace| inside::traffic(namespace.command(&program));
+    ) -> Result<Self> {
+        let program = program()?;
+        let agent = |namespace: &Namespace| agent(namespace.command(&program));
         Ok(Self {
             args,
             bed: Bed::with(daemon, agent, &args.tunnel())?,
@@ -125,53 +118,46 @@ impl<'a> Here<'a> {
     }
 
     /// From now on the veth cuts and loses packets as `args` say.
-    pub(super) fn impose_conditions(&self) -> Result<(), Error> {
-        for end in [&self.bed.tunnel.left, &self.bed.tunnel.right] {
+    pub(super) fn impose_conditions(&self) -> Result<()> {
+        for End { namespace, .. } in self.ends() {
             if !self.args.veth_gso() {
-                end.namespace.link().cut_batches(VETH)?;
+                namespace.link().cut_batches(VETH)?;
             }
             if self.args.loss > 0.0 {
-                loss::lose_arriving(&end.namespace, VETH, self.args.loss).step("--loss")?;
+                loss::lose_arriving(namespace, VETH, self.args.loss).context("--loss")?;
             }
         }
         Ok(())
     }
 
-    /// Replaces both daemons.
-    pub(super) fn restart(&mut self, daemon: &Implementation) -> Result<(), Error> {
-        Ok(self.bed.restart(daemon)?)
-    }
-
     /// Runs the tests through the tunnel.
-    pub(super) fn tunnel(&mut self) -> Result<Vec<Run>, Error> {
+    pub(super) fn tunnel(&mut self) -> Result<Vec<Run>> {
         self.bed.wait_until_up()?;
         let mut path = measure::Path {
             via: self.bed.tunnelled(),
             ends: &mut self.bed.ends,
             tunnel: Some(&mut self.bed.tunnel),
-            window: self.args.window(),
+            args: self.args,
             progress: &self.progress,
         };
-        path.run_all(&self.args.tests)
+        path.run_all()
     }
 
     /// TCP throughput without a tunnel, in 10⁹ bits per second.
-    fn bare(&mut self, name: &str) -> Result<f64, Error> {
+    fn bare(&mut self, name: &str) -> Result<Option<f64>> {
         self.progress.step(name);
         let mut path = measure::Path {
             via: self.bed.bare(),
             ends: &mut self.bed.ends,
             tunnel: None,
-            window: self.args.window(),
+            args: self.args,
             progress: &self.progress,
         };
-        path.throughput().step(format!("TCP over the {name}"))
+        let gbps = path.throughput();
+        gbps.with_context(|| format!("TCP over the {name}"))
     }
 
-    /// The higher of the two daemons' peaks, in bytes.
-    fn peak_memory(&self) -> Result<u64, Error> {
-        let tunnel = &self.bed.tunnel;
-        let peak = |end: &End| process::peak_memory(end.daemon.pid());
-        Ok(peak(&tunnel.left)?.max(peak(&tunnel.right)?))
+    fn ends(&self) -> [&End; 2] {
+        [&self.bed.tunnel.left, &self.bed.tunnel.right]
     }
 }

@@ -2,21 +2,22 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
+use anyhow::{Context as _, Error, Result};
 use convoy_lab::{
     measure::{
-        self, Attempt, Counters, Direction, Ends, Range, Reading, Readings, Stage, TcpLoad, Trial,
-        UdpLoad, highest_rate,
+        self, Attempt, Counters, Direction, Ends, Range, Readings, Stage, TcpLoad, Trial, UdpLoad,
+        highest_rate,
     },
-    traffic::{LatencyReport, TcpReport},
+    traffic::LatencyReport,
     wireguard::Tunnel,
 };
 
 use super::{
+    args::SpeedtestArgs,
     progress::Progress,
     report::{Run, Threads},
     test::{Load, Tcp, Test},
 };
-use crate::{Error, error::Step as _};
 
 const WARMUP: Duration = Duration::from_millis(500);
 /// Duration of measuring the latency without load.
@@ -48,26 +49,17 @@ pub(super) struct Path<'a> {
     pub(super) via: IpAddr,
     /// The daemons on the way, if this program started them.
     pub(super) tunnel: Option<&'a mut Tunnel>,
-    /// Counted time of a TCP run and of a UDP confirmation.
-    pub(super) window: Duration,
+    pub(super) args: &'a SpeedtestArgs,
     pub(super) progress: &'a Progress,
 }
 
-/// Readings of both daemons before and after a load; `None` if this program did not start them.
-type Usage = Option<[Readings; 2]>;
-
 impl Path<'_> {
-    /// The number of steps of [`Self::run_all`], for the progress bar.
-    pub(super) fn steps(tests: &[Test]) -> usize {
-        1 + tests.len()
-    }
-
-    /// Measures the idle latency, then runs `tests`.
-    pub(super) fn run_all(&mut self, tests: &[Test]) -> Result<Vec<Run>, Error> {
+    /// Measures the idle latency, then runs all tests.
+    pub(super) fn run_all(&mut self) -> Result<Vec<Run>> {
         self.progress.step("idle latency");
         let ping_idle_ms = self.ends.ping(self.via, IDLE)?.median_ms;
         let mut runs = Vec::new();
-        for Test { name, load } in tests {
+        for Test { name, load } in &self.args.tests {
             self.progress.step(name);
             let run = match *load {
                 Load::Tcp(tcp) => self.tcp(tcp),
@@ -75,73 +67,71 @@ impl Path<'_> {
             };
             if let Some(tunnel) = &mut self.tunnel {
                 // A daemon that ended explains every other failure.
-                measure::check(tunnel).step(name)?;
+                measure::check(tunnel).context(name.clone())?;
             }
             runs.push(Run {
                 name: name.clone(),
                 ping_idle_ms,
-                ..run.step(name)?
+                ..run.context(name.clone())?
             });
         }
         Ok(runs)
     }
 
     /// TCP up with one stream, in 10⁹ bits per second.
-    pub(super) fn throughput(&mut self) -> Result<f64, Error> {
-        let (received, ..) = self.tcp_run(Tcp::UP, self.window)?;
-        Ok(gbps(received.bytes, received.seconds))
+    pub(super) fn throughput(&mut self) -> Result<Option<f64>> {
+        Ok(self.tcp_run(Tcp::UP, self.args.window())?.gbps)
     }
 
-    fn tcp(&mut self, tcp: Tcp) -> Result<Run, Error> {
-        let (received, latency, usage) = self.tcp_run(tcp, self.window)?;
-        let mut run = Run {
-            congestion_control: received.congestion_control,
-            ..Run::default()
-        };
+    fn tcp(&mut self, tcp: Tcp) -> Result<Run> {
+        let run = self.tcp_run(tcp, self.args.window())?;
         if tcp.bbr && run.congestion_control.as_deref() != Some(BBR) {
+            return Ok(Run {
+                congestion_control: run.congestion_control,
+                ..Run::default()
+            });
+        }
+        if tcp.ping {
             return Ok(run);
         }
-        run.gbps = Some(gbps(received.bytes, received.seconds));
-        note_usage(&mut run, usage, tcp.direction, received.bytes);
-        let latency = match latency {
-            Some(latency) => Some(latency),
-            // A separate run, since a ping beside it costs TCP some throughput.
-            None => {
-                let probed = Tcp { ping: true, ..tcp };
-                self.tcp_run(probed, LOADED.min(self.window))?.1
-            }
-        };
-        note_latency(&mut run, latency);
-        Ok(run)
+        // A separate run, since a ping beside it costs TCP some throughput.
+        let probed = self.tcp_run(Tcp { ping: true, ..tcp }, LOADED.min(self.args.window()))?;
+        Ok(Run {
+            ping_loaded_ms: probed.ping_loaded_ms,
+            ping_loaded_p99_ms: probed.ping_loaded_p99_ms,
+            ..run
+        })
     }
 
-    fn tcp_run(
-        &mut self,
-        tcp: Tcp,
-        window: Duration,
-    ) -> Result<(TcpReport, Option<LatencyReport>, Usage), Error> {
+    fn tcp_run(&mut self, tcp: Tcp, window: Duration) -> Result<Run> {
         let load = TcpLoad {
             direction: tcp.direction,
             streams: tcp.streams,
             warmup: WARMUP,
             window,
         };
-        let probing = tcp.ping.then(|| window.saturating_sub(PING_MARGIN));
+        let probing = window.saturating_sub(PING_MARGIN);
         let congestion_control = tcp.bbr.then_some(BBR);
         self.ends.begin_tcp(self.via, load, congestion_control)?;
         let before = self.read()?;
-        if let Some(probing) = probing {
+        if tcp.ping {
             self.ends.begin_ping(self.via, probing)?;
         }
         let received = self.ends.finish_tcp(load)?;
-        let latency = probing
-            .map(|probing| self.ends.finish_ping(probing))
-            .transpose()?;
-        let usage = self.usage_since(before)?;
-        Ok((received, latency, usage))
+        let mut run = Run {
+            gbps: Some(gbps(received.bytes, received.seconds)),
+            congestion_control: received.congestion_control,
+            ..Run::default()
+        };
+        if tcp.ping {
+            note_latency(&mut run, self.ends.finish_ping(probing)?);
+        }
+        let usage = before.zip(self.read()?);
+        note_usage(&mut run, usage, tcp.direction, received.bytes);
+        Ok(run)
     }
 
-    fn udp(&mut self, name: &str, payload: usize) -> Result<Run, Error> {
+    fn udp(&mut self, name: &str, payload: usize) -> Result<Run> {
         let mut run = Run::default();
         let found = highest_rate(RATES, |attempt| {
             let (trial, attempted) = self.udp_attempt(name, payload, attempt)?;
@@ -161,10 +151,10 @@ impl Path<'_> {
         name: &str,
         payload: usize,
         attempt: Attempt,
-    ) -> Result<(Trial, Run), Error> {
+    ) -> Result<(Trial, Run)> {
         let (word, duration) = match attempt.stage {
-            Stage::Probe => ("probing", PROBE.min(self.window)),
-            Stage::Confirm => ("confirming", self.window),
+            Stage::Probe => ("probing", PROBE.min(self.args.window())),
+            Stage::Confirm => ("confirming", self.args.window()),
         };
         let kpps = attempt.rate_pps / 1e3;
         self.progress.note(format!("{name}: {word} {kpps:.1} kpps"));
@@ -180,7 +170,7 @@ impl Path<'_> {
             self.ends.begin_ping(self.via, probing)?;
         }
         let sent = self.ends.finish_sending_udp(load)?;
-        let usage = self.usage_since(before)?;
+        let usage = before.zip(self.read()?);
         let received = self.ends.finish_receiving_udp()?;
         let trial = Trial::of(sent, received);
 
@@ -192,23 +182,19 @@ impl Path<'_> {
             ..Run::default()
         };
         if attempt.stage == Stage::Confirm {
-            note_latency(&mut run, Some(self.ends.finish_ping(probing)?));
+            note_latency(&mut run, self.ends.finish_ping(probing)?);
         }
         note_usage(&mut run, usage, Direction::Up, bytes);
         Ok((trial, run))
     }
 
-    fn read(&mut self) -> Result<Option<Readings>, Error> {
+    /// Reads both daemons, if this program started them.
+    fn read(&mut self) -> Result<Option<Readings>> {
         let Some(tunnel) = &mut self.tunnel else {
             return Ok(None);
         };
         measure::check(tunnel)?;
         Ok(Some(measure::read(tunnel)?))
-    }
-
-    fn usage_since(&mut self, before: Option<Readings>) -> Result<Usage, Error> {
-        let after = self.read()?;
-        Ok(before.zip(after).map(|(before, after)| [before, after]))
     }
 }
 
@@ -216,51 +202,48 @@ fn gbps(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 * 8.0 / 1e9 / seconds
 }
 
-fn note_latency(run: &mut Run, latency: Option<LatencyReport>) {
-    run.ping_loaded_ms = latency.as_ref().and_then(|latency| latency.median_ms);
-    run.ping_loaded_p99_ms = latency.and_then(|latency| latency.p99_ms);
+fn note_latency(run: &mut Run, latency: LatencyReport) {
+    run.ping_loaded_ms = latency.median_ms;
+    run.ping_loaded_p99_ms = latency.p99_ms;
 }
 
-/// A run that delivered nothing has no cost per gigabyte.
-fn note_usage(run: &mut Run, usage: Usage, direction: Direction, bytes: u64) {
-    let Some([before, after]) = usage.filter(|_| bytes > 0) else {
+/// Notes the cost per gigabyte, given readings before and after the load. A run that delivered nothing has none.
+fn note_usage(
+    run: &mut Run,
+    usage: Option<(Readings, Readings)>,
+    direction: Direction,
+    bytes: u64,
+) {
+    let Some((before, after)) = usage.filter(|_| bytes > 0) else {
         return;
     };
     let gigabytes = bytes as f64 / 1e9;
     let cpu = after.left.cpu + after.right.cpu - before.left.cpu - before.right.cpu;
     run.cpu_s_per_gb = Some(cpu.as_secs_f64() / gigabytes);
-    let costs = |before: &Reading, after: &Reading| {
-        let mut costs = BTreeMap::new();
-        for (name, &time) in &after.threads {
-            let spent = time.saturating_sub(before.threads.get(name).copied().unwrap_or_default());
-            let is_busy = spent * NEGLIGIBLE >= cpu;
-            is_busy.then(|| costs.insert(name.clone(), spent.as_secs_f64() / gigabytes));
-        }
-        costs
-    };
-    let [near, far] = [
-        costs(&before.left, &after.left),
-        costs(&before.right, &after.right),
-    ];
-    let [sender, receiver] = match direction {
-        Direction::Up => [near, far],
-        Direction::Down => [far, near],
-    };
+    // First the sender.
+    let mut daemons = [(before.left, after.left), (before.right, after.right)];
+    if direction == Direction::Down {
+        daemons.reverse();
+    }
+    let [sender, receiver] = daemons.each_ref().map(|(before, after)| {
+        let spent = after.threads.iter().map(|(name, &time)| {
+            let before = before.threads.get(name).copied().unwrap_or_default();
+            (name.clone(), time.saturating_sub(before))
+        });
+        let busy = spent.filter(|(_, spent)| *spent * NEGLIGIBLE >= cpu);
+        busy.map(|(name, spent)| (name, spent.as_secs_f64() / gigabytes))
+            .collect()
+    });
     run.threads = Some(Threads { sender, receiver });
 
-    let between = |before: Option<Counters>, after: Option<Counters>| Some(after?.since(&before?));
-    let near = between(before.left.counters, after.left.counters);
-    let far = between(before.right.counters, after.right.counters);
-    let sender = match direction {
-        Direction::Up => &near,
-        Direction::Down => &far,
-    };
+    let [sender, receiver] =
+        daemons.map(|(before, after)| Some(after.counters?.since(&before.counters?)));
+    let syscalls = |counters: &Option<Counters>| counters.as_ref()?.total_syscalls();
+    let both = syscalls(&sender).zip(syscalls(&receiver));
+    run.syscalls_per_gb = both.map(|(sender, receiver)| (sender + receiver) as f64 / gigabytes);
     run.packets_per_read = sender.as_ref().and_then(Counters::packets_per_read);
     run.segments_per_send = sender.as_ref().and_then(Counters::segments_per_send);
     run.histograms = sender.as_ref().and_then(histograms);
-    let syscalls = |counters: &Option<Counters>| counters.as_ref()?.total_syscalls();
-    let both = syscalls(&near).zip(syscalls(&far));
-    run.syscalls_per_gb = both.map(|(near, far)| (near + far) as f64 / gigabytes);
 }
 
 fn histograms(counters: &Counters) -> Option<BTreeMap<&'static str, Vec<u64>>> {
@@ -270,6 +253,7 @@ fn histograms(counters: &Counters) -> Option<BTreeMap<&'static str, Vec<u64>>> {
 
 #[cfg(test)]
 mod tests {
+    use convoy_lab::measure::Reading;
     use serde_json::{Value, json};
 
     use super::*;
@@ -290,7 +274,7 @@ mod tests {
             Readings { left, right }
         };
         let noted = |direction, before, after| {
-            let usage = [readings(1_000, before), readings(2_500, after)];
+            let usage = (readings(1_000, before), readings(2_500, after));
             let mut run = Run::default();
             note_usage(&mut run, Some(usage), direction, 1_000_000_000);
             run

@@ -5,26 +5,28 @@ use std::{
     process::Command,
 };
 
+use anyhow::{Context as _, Result};
 use convoy_lab::{
     measure::Ends,
     traffic::{Agent, serve_connections},
 };
 
 use super::{
+    agent,
     args::SpeedtestArgs,
-    inside,
     measure::Path,
+    program,
     progress::Progress,
     report::{Results, Runs},
 };
-use crate::{Error, error::Step as _};
 
 /// The TCP port of `--serve`; traffic uses free ports of the same host.
 const PORT: u16 = 5_182;
 
 /// Serves tests until interrupted.
-pub(super) fn serve(address: IpAddr) -> Result<(), Error> {
-    let listener = listen(address).step(format!("listen on {address}, TCP port {PORT}"))?;
+pub(super) fn serve(address: IpAddr) -> Result<()> {
+    let listener = listen(address);
+    let listener = listener.with_context(|| format!("listen on {address}, TCP port {PORT}"))?;
     let at = listener.local_addr()?;
     eprintln!("serving speed tests on {at} (Ctrl-C ends it)");
     eprintln!("on the other host: convoy speedtest --to ADDRESS-OF-THIS-HOST-IN-THE-TUNNEL");
@@ -32,22 +34,20 @@ pub(super) fn serve(address: IpAddr) -> Result<(), Error> {
 }
 
 /// Measures the path to `server`.
-pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<Results, Error> {
+pub(super) fn measure(args: &SpeedtestArgs, server: &str) -> Result<Results> {
     let to = resolve(server)?;
-    let progress = Progress::new(Path::steps(&args.tests));
+    let progress = Progress::new(args.steps());
     let mut path = Path {
         ends: &mut ends(to)?,
         via: to.ip(),
         tunnel: None,
-        window: args.window(),
+        args,
         progress: &progress,
     };
-    let runs = path.run_all(&args.tests)?;
-    let results = Runs {
-        runs,
+    Ok(Results::Runs(Runs {
+        runs: path.run_all()?,
         ..Runs::default()
-    };
-    Ok(Results::Runs(results))
+    }))
 }
 
 fn listen(address: IpAddr) -> std::io::Result<TcpListener> {
@@ -61,27 +61,28 @@ fn listen(address: IpAddr) -> std::io::Result<TcpListener> {
     })
 }
 
-fn ends(to: SocketAddr) -> Result<Ends, Error> {
-    let far = Agent::connect(to).step(format!(
-        "no speed test server answers at {to} (fix: start `convoy speedtest --serve` there, and open \
-         TCP port {PORT})"
-    ))?;
-    let program = inside::program()?;
-    let near = || Agent::spawn(inside::traffic(Command::new(&program)));
+fn ends(to: SocketAddr) -> Result<Ends> {
+    let far = Agent::connect(to).with_context(|| {
+        format!(
+            "no speed test server answers at {to} (fix: start `convoy speedtest --serve` there, and open \
+             TCP port {PORT})"
+        )
+    })?;
+    let program = program()?;
+    let near = || Agent::spawn(agent(Command::new(&program)));
     Ok(Ends::new(near()?, near()?, far)?)
 }
 
 /// The address of `server`, a name or an address, with or without a port.
-fn resolve(server: &str) -> Result<SocketAddr, Error> {
+fn resolve(server: &str) -> Result<SocketAddr> {
     if let Ok(address) = server.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((address, PORT).into());
     }
     let addresses = server.to_socket_addrs();
     let addresses = addresses.or_else(|_| (server, PORT).to_socket_addrs());
-    let mut addresses = addresses.step(format!("find the address of {server}"))?;
-    addresses
-        .next()
-        .ok_or_else(|| Error::Refused(format!("{server} has no address")))
+    let mut addresses = addresses.with_context(|| format!("find the address of {server}"))?;
+    let first = addresses.next();
+    first.with_context(|| format!("{server} has no address"))
 }
 
 #[cfg(test)]

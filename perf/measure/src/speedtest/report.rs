@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
 
-use super::contrast::{Contrast, Side};
+use super::{
+    args::SpeedtestArgs,
+    compare::{Contrast, Side},
+};
 
 /// The object that `--json` prints. A figure that does not apply is `null`.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub(super) struct Report {
     pub(super) version: &'static str,
     pub(super) host: Host,
@@ -18,7 +21,7 @@ pub(super) struct Report {
 }
 
 /// The figures of each test, or with `--compare` those of two configurations.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Results {
     Runs(Runs),
@@ -26,7 +29,7 @@ pub(super) enum Results {
 }
 
 /// The setup of the tunnel.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Serialize)]
 pub(super) struct Settings {
     /// Counted seconds of a TCP run, and of a UDP confirmation.
     pub(super) secs: u32,
@@ -44,8 +47,23 @@ pub(super) struct Settings {
     pub(super) to: Option<String>,
 }
 
+impl Settings {
+    pub(super) fn of(args: &SpeedtestArgs) -> Self {
+        let is_here = args.to.is_none();
+        Self {
+            secs: args.secs,
+            daemon: args.switches(),
+            mtu: is_here.then_some(args.mtu),
+            peers: is_here.then_some(args.peers),
+            veth_gso: is_here.then(|| args.veth_gso()),
+            loss_percent: args.loss,
+            to: args.to.clone(),
+        }
+    }
+}
+
 /// All tests of one configuration.
-#[derive(Debug, Default, Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Runs {
     pub(super) ceiling: Ceiling,
     pub(super) runs: Vec<Run>,
@@ -54,7 +72,7 @@ pub(super) struct Runs {
 }
 
 /// TCP without a tunnel.
-#[derive(Debug, Default, Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Ceiling {
     pub(super) gbps: Option<f64>,
     /// The same with the tunnel's packet loss on the veth.
@@ -118,7 +136,7 @@ impl Run {
 }
 
 /// Two configurations of the daemon, interleaved.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub(super) struct Comparison {
     pub(super) what: Contrast,
     pub(super) rounds: u32,
@@ -128,7 +146,7 @@ pub(super) struct Comparison {
 }
 
 /// One figure of one test in both configurations.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub(super) struct Compared {
     pub(super) name: String,
     /// `gbps`, `kpps` or `cpu_s_per_gb`.

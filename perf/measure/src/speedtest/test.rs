@@ -2,9 +2,8 @@
 
 use std::{ops::RangeInclusive, str::FromStr};
 
+use anyhow::{Result, bail};
 use convoy_lab::measure::Direction;
-
-use crate::Error;
 
 /// MTUs of a tunnel in bytes: from the packet size that every host must accept (RFC 791) up to the one whose
 /// datagrams have 65,535 bytes.
@@ -42,13 +41,13 @@ pub(super) struct Tcp {
 
 impl Test {
     /// Fails if an interface with this MTU would fragment its packets.
-    pub(super) fn fits(&self, mtu: u32) -> Result<(), Error> {
+    pub(super) fn fits(&self, mtu: u32) -> Result<()> {
         let most = (mtu as usize).saturating_sub(HEADERS);
         match self.load {
-            Load::Udp(payload) if payload > most => Err(Error::Refused(format!(
+            Load::Udp(payload) if payload > most => bail!(
                 "udp-{payload} does not fit an MTU of {mtu}: its packets would be fragmented (fix: \
                  udp-{most} at most, or a larger --mtu)"
-            ))),
+            ),
             _ => Ok(()),
         }
     }

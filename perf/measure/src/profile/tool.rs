@@ -1,0 +1,138 @@
+//! perf and strace: whether they are installed, what they may see, and how to start them.
+
+use std::{
+    fs, io,
+    os::unix::process::CommandExt as _,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Error, Result, anyhow, bail};
+use convoy_lab::Pid;
+use nix::{
+    sys::{
+        prctl::set_pdeathsig,
+        signal::{SigHandler, Signal, signal},
+    },
+    unistd::{geteuid, getpid, getppid},
+};
+
+use super::{Directory, Findings, Profiler};
+
+/// Above this level, users do not see the kernel's part (Documentation/admin-guide/sysctl/kernel.rst).
+const MOST_PARANOID: i32 = 1;
+/// Words that appear in a refusal.
+const REFUSALS: [&str; 5] = [
+    "permitted",
+    "permission",
+    "access to perf",
+    "eacces",
+    "eperm",
+];
+
+/// A tool that observes the daemons.
+pub(crate) struct Tool {
+    /// Its name in messages.
+    pub(super) name: &'static str,
+    /// The line of progress while it runs.
+    pub(super) progress: &'static str,
+    pub(super) command: fn(&Profiler) -> Result<Command>,
+    /// Whether it is attached: its process, and those that it observes.
+    pub(super) is_attached: fn(Pid, &[Pid]) -> bool,
+    /// Reads what it has written, given the gigabytes that passed through the tunnel meanwhile.
+    pub(super) read: fn(&Directory, Option<f64>, &mut Findings) -> Result<()>,
+}
+
+/// Fails if `program` does not run; names the packages that install it.
+///
+/// Ubuntu installs `perf` without the part for the running kernel, so this runs it.
+pub(super) fn require(program: &'static str) -> Result<()> {
+    match command(program).arg("--version").output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failed(program, &error.to_string()))
+        }
+        _ => bail!(
+            "{program} is not installed, or not for this kernel (fix: `sudo apt-get install strace linux-perf`; \
+             on Ubuntu, linux-tools-common and linux-tools-$(uname -r) instead of linux-perf; elsewhere \
+             strace and perf)"
+        ),
+    }
+}
+
+/// A command that dies with this process, and formats numbers the same in every locale.
+pub(super) fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    let parent = getpid();
+    let prepare = move || {
+        // SIGINT stops a tool; a script's background job would ignore it.
+        // SAFETY: no handler is left behind that would have to be safe.
+        unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }?;
+        set_pdeathsig(Signal::SIGKILL)?;
+        if getppid() != parent {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        Ok(())
+    };
+    // SAFETY: signal(2), prctl(2) and getppid(2) are async-signal-safe, as required of a forked child.
+    unsafe { command.pre_exec(prepare) };
+    command
+}
+
+/// The processes in the form that `perf` takes.
+pub(super) fn list(pids: &[Pid]) -> String {
+    let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+    pids.join(",")
+}
+
+/// Whether `perf` has opened its counters, which then count. A tool that cannot be inspected counts as ready.
+pub(super) fn has_events(tool: Pid, _pids: &[Pid]) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{tool}/fd")) else {
+        return true;
+    };
+    let mut targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.to_string_lossy().contains("[perf_event]"))
+}
+
+/// `what` failed for the reason that it `said`, with the fix if it was refused.
+pub(super) fn failed(what: &str, said: &str) -> Error {
+    let said = said.trim();
+    let lowercase = said.to_lowercase();
+    let hint = if !REFUSALS.iter().any(|word| lowercase.contains(word)) {
+        ""
+    } else if geteuid().is_root() {
+        " (fix: in a container, add CAP_PERFMON and CAP_SYS_PTRACE)"
+    } else {
+        " (fix: run as root; or, for a daemon of this user, `sudo sysctl kernel.perf_event_paranoid=1 \
+         kernel.kptr_restrict=0 kernel.yama.ptrace_scope=0`)"
+    };
+    anyhow!("{what} failed: {said}{hint}")
+}
+
+/// `tool` wrote a `line` that cannot be parsed.
+pub(super) fn unreadable(tool: &Tool, line: &str) -> Error {
+    anyhow!("cannot parse a line that {} wrote: {line}", tool.name)
+}
+
+/// Names the part of a profile that a setting of the kernel hides, with the fix; `None` if nothing is hidden.
+pub(super) fn note() -> Option<String> {
+    let setting = |name: &str| -> i32 {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+        text.map_or(0, |text| text.trim().parse().unwrap_or(0))
+    };
+    let is_root = geteuid().is_root();
+    let paranoid = setting("perf_event_paranoid");
+    if !is_root && paranoid > MOST_PARANOID {
+        return Some(format!(
+            "The kernel's side is missing: `kernel.perf_event_paranoid` is {paranoid}, and above 1 users see \
+             only their own code. Run as root, or `sudo sysctl kernel.perf_event_paranoid=1`."
+        ));
+    }
+    let kptr_restrict = setting("kptr_restrict");
+    (kptr_restrict > i32::from(is_root)).then(|| {
+        format!(
+            "The kernel's functions have no names: `kernel.kptr_restrict` is {kptr_restrict}; 0 shows their \
+             addresses to everyone, 1 to root, 2 to nobody. `sudo sysctl kernel.kptr_restrict=0`."
+        )
+    })
+}
