@@ -19,7 +19,7 @@ const COPIES: [&str; 2] = ["memcpy", "memmove"];
 const KERNEL_ENTRIES: [&str; 4] = ["entry_SYSCALL", "asm_", "do_syscall", "el0"];
 
 /// The findings of a profile; each share is of all samples of its daemons, from 0 to 1.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct Shares<'a> {
     /// The subject of the profile.
     what: &'a str,
@@ -38,7 +38,7 @@ struct Shares<'a> {
 }
 
 /// Samples of one daemon or of all.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct Part {
     /// `None` for all daemons.
     pid: Option<u32>,

@@ -112,25 +112,22 @@ impl Stacks {
         &'a self,
         key: impl Fn(&'a str, &[&'a str]) -> Option<K>,
     ) -> BTreeMap<K, f64> {
-        let mut counts: BTreeMap<K, u64> = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for (thread, functions, count) in self.iter() {
-            let key = key(thread, &functions);
-            key.into_iter()
-                .for_each(|key| *counts.entry(key).or_default() += count);
+            if let Some(key) = key(thread, &functions) {
+                *counts.entry(key).or_default() += count as f64;
+            }
         }
         let total = self.total().max(1) as f64;
-        let shares = counts
-            .into_iter()
-            .map(|(key, count)| (key, count as f64 / total));
-        shares.collect()
+        counts.values_mut().for_each(|count| *count /= total);
+        counts
     }
 
     /// One line per stack, the input format of flame graph programs.
     pub(super) fn text(&self) -> String {
-        let counts = self.counts.iter();
-        counts
-            .map(|((stack, _), count)| format!("{stack} {count}\n"))
-            .collect()
+        let lines = self.counts.iter();
+        let lines = lines.map(|((stack, _), count)| format!("{stack} {count}\n"));
+        lines.collect()
     }
 
     fn accept(&mut self, line: &str, sample: &mut Option<Sample>) -> Result<(), &'static str> {

@@ -8,7 +8,6 @@ const REDRAW: Duration = Duration::from_millis(200);
 const TEMPLATE: &str = "{bar:32} {pos}/{len}  {msg} {spinner}";
 
 /// Progress on standard error; dropping it removes the bar.
-#[derive(Debug)]
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
