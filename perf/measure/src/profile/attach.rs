@@ -2,22 +2,25 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _},
+    io::{self, PipeWriter, Read as _, Seek as _, Write as _},
     os::unix::process::ExitStatusExt as _,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus},
     time::Duration,
 };
 
 use anyhow::{Error, Result, anyhow};
 use convoy_lab::{Pid, eventually, measure::process::is_alive};
-use nix::sys::{
-    memfd::{MFdFlags, memfd_create},
-    signal::{Signal, kill, killpg},
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        signal::{Signal, kill, killpg},
+    },
 };
 
 use super::{
     directory,
-    tool::{Tool, failed},
+    tool::{self, Tool, failed},
 };
 
 /// Time limit for a tool to attach.
@@ -32,8 +35,10 @@ pub(crate) struct Attachment {
     name: &'static str,
     child: Child,
     pids: Vec<Pid>,
-    /// The tool's output apart from its result, which goes to a file.
+    /// The tool's errors and warnings; its result goes to a file.
     said: File,
+    /// Its standard input, which stays open.
+    _requests: PipeWriter,
 }
 
 impl Attachment {
@@ -42,18 +47,23 @@ impl Attachment {
         let io_failed = |error: io::Error| failed(tool.name, &error.to_string());
         let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
         let said = File::from(said.map_err(|errno| io_failed(errno.into()))?);
-        let writer = || said.try_clone().map(Stdio::from).map_err(io_failed);
-        let child = directory::spawn(command.stdout(writer()?).stderr(writer()?));
+        let writer = said.try_clone().map_err(io_failed)?;
+        let (stdin, mut requests) = io::pipe().map_err(io_failed)?;
+        let (mut says, stdout) = io::pipe().map_err(io_failed)?;
+        let nonblocking = fcntl(&says, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        nonblocking.map_err(|errno| io_failed(errno.into()))?;
+        requests.write_all(tool::ENABLE).map_err(io_failed)?;
+        let child = directory::spawn(command.stdin(stdin).stdout(stdout).stderr(writer));
         let mut attachment = Self {
             name: tool.name,
             child: child.map_err(io_failed)?,
             pids: pids.to_vec(),
             said,
+            _requests: requests,
         };
-        let process = attachment.process();
         let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
             Some(status) => Some(Err(attachment.unexpected(status))),
-            None => (tool.is_attached)(process, pids).then_some(Ok(())),
+            None => (tool.is_attached)(pids, &mut says).then_some(Ok(())),
         });
         match begun {
             Some(outcome) => outcome.map(|()| attachment),

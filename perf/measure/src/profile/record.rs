@@ -10,7 +10,7 @@ pub(super) const TOOL: Tool = Tool {
     name: "perf record",
     progress: "recording (perf record)",
     command,
-    is_attached: tool::has_events,
+    is_attached: tool::has_confirmed,
     read: |directory, _, _| write_text(directory),
 };
 /// The recording as text.
@@ -30,7 +30,8 @@ fn command(profiler: &Profiler) -> Result<Command> {
         CallGraph::Dwarf => "dwarf,16384",
     };
     let mut command = tool::command("perf");
-    command.args(["record", "--quiet", "--event", profiler.event]);
+    command.args(["record", "--event", profiler.event]);
+    tool::on_request(&mut command);
     command.args(["--freq", FREQUENCY, "--call-graph", call_graph]);
     command.args(["--pid", &tool::list(&profiler.findings.pids), "--output"]);
     command.arg(profiler.directory.file(DATA));

@@ -11,7 +11,7 @@ pub(super) const TOOL: Tool = Tool {
     name: "perf stat -j",
     progress: "counting (perf stat)",
     command,
-    is_attached: tool::has_events,
+    is_attached: tool::has_confirmed,
     read,
 };
 /// Written by `perf`: one JSON object per line.
@@ -40,6 +40,7 @@ fn command(profiler: &Profiler) -> Result<Command> {
     let events = EVENTS.map(|(event, _)| event).join(",");
     let mut command = tool::command("perf");
     command.args(["stat", "-j", "--event", &events]);
+    tool::on_request(&mut command);
     command.args(["--pid", &tool::list(&profiler.findings.pids), "--output"]);
     command.arg(profiler.directory.file(RAW));
     Ok(command)

@@ -3,7 +3,7 @@
 //! strace stops the daemon at every call and so makes it several times slower. It gets a run of its own, of which
 //! only the counts per gigabyte are meaningful.
 
-use std::process::Command;
+use std::{io::PipeReader, process::Command};
 
 use anyhow::Result;
 use convoy_lab::Pid;
@@ -69,7 +69,7 @@ fn command(profiler: &Profiler) -> Result<Command> {
 }
 
 /// Whether every thread of all `pids` is traced.
-fn is_attached(_tool: Pid, pids: &[Pid]) -> bool {
+fn is_attached(pids: &[Pid], _says: &mut PipeReader) -> bool {
     let threads = |pid: &Pid| Process::new(pid.as_raw()).and_then(|process| process.tasks());
     let mut threads = pids.iter().flat_map(threads).flatten().flatten();
     threads.all(|thread| !thread.status().is_ok_and(|status| status.tracerpid == 0))

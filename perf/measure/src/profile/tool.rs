@@ -1,7 +1,8 @@
 //! perf and strace: whether they are installed, what they may see, and how to start them.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, PipeReader, Read as _},
     os::unix::process::CommandExt as _,
     process::{Command, Stdio},
 };
@@ -29,6 +30,9 @@ const REFUSALS: [&str; 5] = [
     "eperm",
 ];
 
+/// The request to begin; strace ignores it.
+pub(super) const ENABLE: &[u8] = b"enable\n";
+
 /// A tool that observes the daemons.
 pub(crate) struct Tool {
     /// Its name in messages.
@@ -36,8 +40,8 @@ pub(crate) struct Tool {
     /// The line of progress while it runs.
     pub(super) progress: &'static str,
     pub(super) command: fn(&Profiler) -> Result<Command>,
-    /// Whether it is attached: its process, and those that it observes.
-    pub(super) is_attached: fn(Pid, &[Pid]) -> bool,
+    /// Whether it observes the processes now; its standard output, which does not block, may say so.
+    pub(super) is_attached: fn(&[Pid], &mut PipeReader) -> bool,
     /// Reads what it has written, given the gigabytes that passed through the tunnel meanwhile.
     pub(super) read: fn(&Directory, Option<f64>, &mut Findings) -> Result<()>,
 }
@@ -85,13 +89,17 @@ pub(super) fn list(pids: &[Pid]) -> String {
     pids.join(",")
 }
 
-/// Whether `perf` has opened its counters, which then count. A tool that cannot be inspected counts as ready.
-pub(super) fn has_events(tool: Pid, _pids: &[Pid]) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{tool}/fd")) else {
-        return true;
-    };
-    let mut targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    targets.any(|target| target.to_string_lossy().contains("[perf_event]"))
+/// Lets `perf` count only once it has read [`ENABLE`] from its standard input, and then confirm it.
+pub(super) fn on_request(command: &mut Command) {
+    command.args(["--delay=-1", "--control=fd:0,1"]);
+}
+
+/// Whether `perf` has confirmed that it counts. From its open counters nobody could tell: it may still be busy with what
+/// the processes have mapped, and end without a result.
+pub(super) fn has_confirmed(_pids: &[Pid], confirmations: &mut PipeReader) -> bool {
+    confirmations
+        .read(&mut [0; 16])
+        .is_ok_and(|length| length > 0)
 }
 
 /// `what` failed for the reason that it `said`, with the fix if it was refused.
