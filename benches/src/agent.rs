@@ -8,6 +8,8 @@ use convoy_lab::{Lab, LabError, Namespace};
 
 /// The hidden argument that turns this program into a traffic agent.
 pub(crate) const AGENT: &str = "traffic-agent";
+/// The interface at both ends of a tunnel, as the lab names it.
+pub(crate) const TUNNEL: &str = "wg0";
 /// MTU of Ethernet.
 pub(crate) const CABLE_MTU: u32 = 1_500;
 /// WireGuard's usual MTU over Ethernet.

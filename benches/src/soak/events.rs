@@ -8,8 +8,8 @@ use anyhow::Result;
 use convoy_lab::wireguard::End;
 use tempfile::NamedTempFile;
 
+use super::hub::{CABLE, Hub, PORT, SPOKES};
 use super::streams::Load;
-use super::{CABLE, Hub, PORT, SPOKES};
 use crate::programs;
 
 /// Seconds before the end in which no event begins.

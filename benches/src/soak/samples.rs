@@ -13,8 +13,8 @@ use convoy_rows::plot::EVENTS;
 use convoy_rows::row::{Row, Run};
 
 use super::events::{Event, wg};
+use super::hub::{Hub, SPOKES};
 use super::streams::{Load, STREAMS, Stream};
-use super::{Hub, SPOKES};
 
 /// Seconds between two readings of the handshakes: no session renews more often than every five seconds.
 const HANDSHAKES_EVERY: u64 = 4;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use convoy_lab::measure::Direction;
 
-use super::{Hub, SPOKES};
+use super::hub::{Hub, SPOKES};
 
 /// Time limit for the first handshake.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use convoy_lab::measure::process::Usage;
 use itertools::Itertools as _;
 
-use super::SPOKES;
 use super::events::{Event, FLAP};
+use super::hub::SPOKES;
 use super::samples::{Observed, Sample};
 use super::streams::Stream;
 

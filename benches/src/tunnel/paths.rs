@@ -21,8 +21,7 @@ use convoy_lab::wireguard::{End, Identity, Implementation};
 use serde_json::Value;
 
 use super::contender::Contender;
-use super::stand::TUNNEL;
-use crate::agent::{TUNNEL_MTU, connect};
+use crate::agent::{TUNNEL, TUNNEL_MTU, connect};
 use crate::programs::{Started, find, output};
 
 /// The interface of each client to the hub.

@@ -25,8 +25,6 @@ use super::scenes::{Figure, Scene, Test, UP};
 use crate::programs::{Started, write_private};
 use tcp::stream;
 
-/// The interface at both ends, as the lab names it.
-pub(super) const TUNNEL: &str = "wg0";
 /// The right end's address in an OpenVPN.
 const OPENVPN: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 /// Duration of pings, and of requests of one kind.

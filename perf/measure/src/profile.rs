@@ -13,6 +13,7 @@ mod args;
 mod attach;
 mod daemon;
 mod directory;
+mod findings;
 mod flame_graph;
 mod groups;
 mod record;
@@ -29,9 +30,8 @@ use anyhow::{Context as _, Result};
 use convoy_lab::{Pid, measure::process::is_alive};
 
 use attach::Attachment;
-use stat::Stat;
-use syscalls::Syscalls;
-use tool::Tool;
+use findings::Findings;
+use tool::{Subject, Tool};
 
 pub use args::{CallGraph, ProfileArgs};
 pub(crate) use daemon::Daemon;
@@ -73,22 +73,6 @@ fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<()> {
     };
     fs::copy(text, &copy).with_context(|| copy.display().to_string())?;
     write(directory, &findings)
-}
-
-/// Everything that the report needs.
-#[derive(Default)]
-struct Findings {
-    /// The subject of the profile, in words.
-    what: String,
-    /// The daemons; none for a text from elsewhere.
-    pids: Vec<Pid>,
-    stacks: Stacks,
-    /// The profile to compare with.
-    before: Option<Stacks>,
-    /// A remark on missing parts.
-    note: Option<String>,
-    stat: Option<Stat>,
-    syscalls: Option<Syscalls>,
 }
 
 /// A profile of daemons that each carry all of the traffic: a single one, or both ends of a tunnel.
@@ -155,7 +139,7 @@ impl Profiler {
             // Each packet passes both ends of the tunnel.
             let gigabytes = bytes.map(|bytes| bytes as f64 / 1e9 / self.daemons.len() as f64);
             attachment.finish()?;
-            (tool.read)(&self.directory, gigabytes, &mut self.findings)?;
+            self.read(tool, gigabytes)?;
         }
         Ok(outcomes)
     }
@@ -170,7 +154,25 @@ impl Profiler {
     fn attach(&self, tool: &Tool) -> Result<Attachment> {
         // Each time again, as it lasts a minute.
         self.findings.pids.iter().copied().for_each(daemon::admit);
-        Attachment::start(tool, (tool.command)(self)?, &self.findings.pids)
+        let pids = &self.findings.pids;
+        let subject = Subject {
+            pids,
+            directory: &self.directory,
+            event: self.event,
+            call_graph: self.call_graph,
+        };
+        Attachment::start(tool, (tool.command)(&subject)?, pids)
+    }
+
+    /// Reads what a tool has written, given the gigabytes that passed through the tunnel meanwhile.
+    fn read(&mut self, tool: &Tool, gigabytes: Option<f64>) -> Result<()> {
+        let (directory, findings) = (&self.directory, &mut self.findings);
+        match tool.name {
+            stat::NAME => findings.stat = Some(stat::read(directory)?),
+            record::NAME => record::write_text(directory)?,
+            _ => findings.syscalls = Some(syscalls::read(directory, gigabytes)?),
+        }
+        Ok(())
     }
 
     /// By all daemons, in both directions; `None` if one of them does not report it.

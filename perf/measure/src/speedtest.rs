@@ -12,6 +12,8 @@
 mod args;
 mod bed;
 mod compare;
+mod contrast;
+mod inside;
 mod measure;
 mod progress;
 mod remote;
@@ -19,20 +21,14 @@ mod report;
 mod test;
 mod text;
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-    process::Command,
-};
+use std::io::{self, Write as _};
 
-use anyhow::{Context as _, Error, Result};
-use convoy_lab::{measure::Host, traffic};
+use anyhow::{Error, Result};
+use convoy_lab::measure::Host;
 
 pub use args::SpeedtestArgs;
+pub use inside::{INSIDE, run_inside};
 use report::{Report, Results, Settings};
-
-/// The hidden subcommand that the program routes to [`run_inside`].
-pub const INSIDE: &str = "lab-inside";
 
 /// Runs the tests and prints the result on standard output.
 ///
@@ -73,26 +69,6 @@ fn results(args: &SpeedtestArgs) -> Result<Option<Results>> {
     } else {
         bed::run(args).map(Some)
     }
-}
-
-/// Runs the traffic jobs that arrive on standard input.
-///
-/// # Errors
-///
-/// If the controller goes away.
-pub fn run_inside() -> Result<()> {
-    Ok(traffic::serve_child()?)
-}
-
-/// This program.
-fn program() -> Result<PathBuf> {
-    std::env::current_exe().context("find this program's file")
-}
-
-/// Turns `command`, which starts this program, into a traffic agent.
-fn agent(mut command: Command) -> Command {
-    command.arg(INSIDE);
-    command
 }
 
 /// Adds the fix to an error caused by a resource shortage.

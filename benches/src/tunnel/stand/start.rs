@@ -21,8 +21,8 @@ use convoy_lab::{Pid, eventually};
 use convoy_tun::TX_QUEUE_LEN;
 use itertools::Itertools as _;
 
-use super::{Stand, TUNNEL};
-use crate::agent::{AGENT, agent};
+use super::Stand;
+use crate::agent::{AGENT, TUNNEL, agent};
 use crate::programs::{Started, find, output};
 use crate::tunnel::contender::{Contender, Kind, PORTS, fill};
 use crate::tunnel::paths::is_direct;

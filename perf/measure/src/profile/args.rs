@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use convoy_lab::Pid;
 
-use super::Daemon;
+use super::daemon::Daemon;
 
 /// The arguments of `convoy profile`.
 #[derive(Debug, Clone, Args)]

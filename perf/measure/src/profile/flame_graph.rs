@@ -5,7 +5,7 @@ use std::{fs::File, io, path::Path};
 use anyhow::{Context as _, Result};
 use inferno::{differential, flamegraph};
 
-use super::Stacks;
+use super::stacks::Stacks;
 
 /// All samples.
 pub(super) const FILE: &str = "flamegraph.svg";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Stacks;
+use super::stacks::Stacks;
 
 /// A kind of work.
 pub(super) struct Group {

@@ -4,14 +4,18 @@ use std::{fs::File, process::Command};
 
 use anyhow::{Context as _, Result};
 
-use super::{CallGraph, Directory, Profiler, tool, tool::Tool};
+use super::{
+    args::CallGraph,
+    directory::Directory,
+    tool::{self, Subject, Tool},
+};
 
+pub(super) const NAME: &str = "perf record";
 pub(super) const TOOL: Tool = Tool {
-    name: "perf record",
+    name: NAME,
     progress: "recording (perf record)",
     command,
     is_attached: tool::has_confirmed,
-    read: |directory, _, _| write_text(directory),
 };
 /// The recording as text.
 pub(super) const TEXT: &str = "profile.perf";
@@ -22,23 +26,23 @@ const FREQUENCY: &str = "9973";
 /// The recording in `perf`'s own format.
 const DATA: &str = "perf.data";
 
-fn command(profiler: &Profiler) -> Result<Command> {
+fn command(subject: &Subject<'_>) -> Result<Command> {
     // Otherwise perf would rename and keep an old recording.
-    profiler.directory.remove(DATA)?;
-    let call_graph = match profiler.call_graph {
+    subject.directory.remove(DATA)?;
+    let call_graph = match subject.call_graph {
         CallGraph::Fp => "fp",
         CallGraph::Dwarf => "dwarf,16384",
     };
     let mut command = tool::command("perf");
-    command.args(["record", "--event", profiler.event]);
+    command.args(["record", "--event", subject.event]);
     tool::on_request(&mut command);
     command.args(["--freq", FREQUENCY, "--call-graph", call_graph]);
-    command.args(["--pid", &tool::list(&profiler.findings.pids), "--output"]);
-    command.arg(profiler.directory.file(DATA));
+    command.args(["--pid", &tool::list(subject.pids), "--output"]);
+    command.arg(subject.directory.file(DATA));
     Ok(command)
 }
 
-fn write_text(directory: &Directory) -> Result<()> {
+pub(super) fn write_text(directory: &Directory) -> Result<()> {
     let path = directory.file(TEXT);
     let text = File::create(&path).with_context(|| path.display().to_string())?;
     let mut command = tool::command("perf");

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Findings, Stacks, Stat, Syscalls, flame_graph,
+    findings::Findings,
+    flame_graph,
     groups::{self, GROUPS, Group},
     record,
-    stacks::UNKNOWN,
-    stat,
-    syscalls::{self, Call},
+    stacks::{Stacks, UNKNOWN},
+    stat::{self, Stat},
+    syscalls::{self, Call, Syscalls},
 };
 use crate::table::{figure, markdown};
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use convoy_lab::measure::Host;
 use serde::Serialize;
 
-use super::{Directory, Findings, Stacks, Syscalls, groups};
+use super::{directory::Directory, findings::Findings, groups, stacks::Stacks, syscalls::Syscalls};
 
 pub(super) const FILE: &str = "shares.json";
 /// Kernel functions that send a datagram or a batch of them.

@@ -5,14 +5,18 @@ use std::{collections::BTreeMap, process::Command};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Directory, Findings, Profiler, stacks::plain_event, tool, tool::Tool};
+use super::{
+    directory::Directory,
+    stacks::plain_event,
+    tool::{self, Subject, Tool},
+};
 
+pub(super) const NAME: &str = "perf stat -j";
 pub(super) const TOOL: Tool = Tool {
-    name: "perf stat -j",
+    name: NAME,
     progress: "counting (perf stat)",
     command,
     is_attached: tool::has_confirmed,
-    read,
 };
 /// Written by `perf`: one JSON object per line.
 const RAW: &str = "stat.txt";
@@ -36,20 +40,21 @@ const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Stat(BTreeMap<&'static str, Option<f64>>);
 
-fn command(profiler: &Profiler) -> Result<Command> {
+fn command(subject: &Subject<'_>) -> Result<Command> {
     let events = EVENTS.map(|(event, _)| event).join(",");
     let mut command = tool::command("perf");
     command.args(["stat", "-j", "--event", &events]);
     tool::on_request(&mut command);
-    command.args(["--pid", &tool::list(&profiler.findings.pids), "--output"]);
-    command.arg(profiler.directory.file(RAW));
+    command.args(["--pid", &tool::list(subject.pids), "--output"]);
+    command.arg(subject.directory.file(RAW));
     Ok(command)
 }
 
 /// Parses the output of `perf`, and writes [`FILE`].
-fn read(directory: &Directory, _gigabytes: Option<f64>, findings: &mut Findings) -> Result<()> {
-    let stat = findings.stat.insert(Stat::read(&directory.take(RAW)?)?);
-    directory.write_json(FILE, stat)
+pub(super) fn read(directory: &Directory) -> Result<Stat> {
+    let stat = Stat::read(&directory.take(RAW)?)?;
+    directory.write_json(FILE, &stat)?;
+    Ok(stat)
 }
 
 /// One line of `perf stat -j`.

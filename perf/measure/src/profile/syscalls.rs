@@ -10,14 +10,16 @@ use convoy_lab::Pid;
 use procfs::process::Process;
 use serde::Serialize;
 
-use super::{Directory, Findings, Profiler, tool, tool::Tool};
+use super::{
+    directory::Directory,
+    tool::{self, Subject, Tool},
+};
 
 pub(super) const TOOL: Tool = Tool {
     name: "strace -c -f",
     progress: "counting system calls (strace -c)",
     command,
     is_attached,
-    read,
 };
 /// Written by `strace`.
 const RAW: &str = "syscalls.txt";
@@ -58,11 +60,11 @@ pub(super) struct Call {
     pub(super) calls_per_gb: Option<f64>,
 }
 
-fn command(profiler: &Profiler) -> Result<Command> {
+fn command(subject: &Subject<'_>) -> Result<Command> {
     let mut command = tool::command("strace");
     command.args(["-c", "-f", "-o"]);
-    command.arg(profiler.directory.file(RAW));
-    for pid in &profiler.findings.pids {
+    command.arg(subject.directory.file(RAW));
+    for pid in subject.pids {
         command.args(["-p", &pid.to_string()]);
     }
     Ok(command)
@@ -76,9 +78,10 @@ fn is_attached(pids: &[Pid], _says: &mut PipeReader) -> bool {
 }
 
 /// Parses the output of `strace`, and writes [`FILE`].
-fn read(directory: &Directory, gigabytes: Option<f64>, findings: &mut Findings) -> Result<()> {
+pub(super) fn read(directory: &Directory, gigabytes: Option<f64>) -> Result<Syscalls> {
     let syscalls = Syscalls::read(&directory.take(RAW)?, gigabytes)?;
-    directory.write_json(FILE, findings.syscalls.insert(syscalls))
+    directory.write_json(FILE, &syscalls)?;
+    Ok(syscalls)
 }
 
 impl Syscalls {

@@ -17,7 +17,7 @@ use nix::{
     unistd::{geteuid, getpid, getppid},
 };
 
-use super::{Directory, Findings, Profiler};
+use super::{args::CallGraph, directory::Directory};
 
 /// Above this level, users do not see the kernel's part (Documentation/admin-guide/sysctl/kernel.rst).
 const MOST_PARANOID: i32 = 1;
@@ -39,11 +39,18 @@ pub(crate) struct Tool {
     pub(super) name: &'static str,
     /// The line of progress while it runs.
     pub(super) progress: &'static str,
-    pub(super) command: fn(&Profiler) -> Result<Command>,
+    pub(super) command: fn(&Subject<'_>) -> Result<Command>,
     /// Whether it observes the processes now; its standard output, which does not block, may say so.
     pub(super) is_attached: fn(&[Pid], &mut PipeReader) -> bool,
-    /// Reads what it has written, given the gigabytes that passed through the tunnel meanwhile.
-    pub(super) read: fn(&Directory, Option<f64>, &mut Findings) -> Result<()>,
+}
+
+/// Processes to observe, and the place of the result.
+pub(super) struct Subject<'a> {
+    pub(super) pids: &'a [Pid],
+    pub(super) directory: &'a Directory,
+    /// The event that `perf record` samples.
+    pub(super) event: &'static str,
+    pub(super) call_graph: CallGraph,
 }
 
 /// Fails if `program` does not run; names the packages that install it.

@@ -10,8 +10,8 @@ use clap::{
 use convoy_lab::wireguard::{Implementation, TunnelOptions};
 
 use super::{
-    compare::Contrast,
-    program,
+    contrast::Contrast,
+    inside::program,
     test::{MTUS, Test},
 };
 use crate::profile::CallGraph;

@@ -10,9 +10,9 @@ use convoy_lab::{
 };
 
 use super::{
-    agent,
     args::SpeedtestArgs,
-    measure, program,
+    inside::{agent, program},
+    measure,
     progress::Progress,
     report::{Ceiling, Results, Run, Runs},
 };

@@ -12,10 +12,9 @@ use convoy_lab::{
 };
 
 use super::{
-    agent,
     args::SpeedtestArgs,
+    inside::{agent, program},
     measure::Path,
-    program,
     progress::Progress,
     report::{Results, Runs},
 };

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     args::SpeedtestArgs,
-    compare::{Contrast, Side},
+    contrast::{Contrast, Side},
 };
 
 /// The object that `--json` prints. A figure that does not apply is `null`.
