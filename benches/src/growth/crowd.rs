@@ -83,7 +83,7 @@ pub(super) fn measure(contender: &Contender, peers: u32, round: u32, run: &mut R
     for traffic @ (is_up, train) in TRAFFIC {
         let (mut flow, mut cpu, mut calls) = (Flow::default(), Duration::ZERO, 0);
         while flow.time < SECOND {
-            // Made anew each time: a counter passes the replay window once.
+            // Sealed again for each pass: the replay window accepts a counter only once.
             let trains = crowd.trains(traffic);
             let mut ends = [(&crowd.inside, PAYLOAD), (&crowd.outside, SEALED)];
             if is_up {

@@ -91,7 +91,9 @@ async fn configure(settings: &Settings) -> Result<(), Refusal> {
     let set = netlink.change_link(tun, up).await;
     set.map_err(Refusal::of_netlink(format!("set {name} up")))?;
     let addresses = settings.addresses.iter();
-    netlink.delivers_to(addresses.map(|(it, _)| *it)).await;
+    netlink
+        .await_delivery_to(addresses.map(|(it, _)| *it))
+        .await;
     add_routes(&netlink, settings, tun).await?;
     if settings.is_gateway {
         let interfaces = [loopback, index_of(inlet::NAME)?];

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(lookups.0.all.available_permits(), MOST_LOOKUPS);
     }
 
-    /// A network whose look-ups last until it is told to answer.
+    /// A network that answers look-ups only when told to.
     #[derive(Debug, Default)]
     struct Slow {
         answers: Notify,

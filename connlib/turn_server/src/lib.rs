@@ -1,5 +1,8 @@
 //! A TURN server (RFC 8656) over UDP, TCP and TLS, for tests; over UDP also a STUN server (RFC 8489).
 //!
+//! Tests start it, and benches take its certificates; the program never does. It bounds nothing and logs nothing: whoever
+//! reaches it may use up this machine.
+//!
 //! One thread serves all. The state is that of `turn-server-proto`, to which every client is one by UDP: this takes the
 //! frames of streams out and pads those that it sends.
 

@@ -68,6 +68,7 @@ ring: aead
 stun-types: stun turn-server
 turn-client-proto: turn
 rustls: carrier turn-server
+convoy-turn-server: benches
 rustls-native-certs: carrier
 rustls-webpki: config
 smoltcp: smoltcp

@@ -197,7 +197,7 @@ impl Host {
             _ => None,
         });
         // What follows is to use them at once.
-        self.effects.netlink.delivers_to(addresses).await;
+        self.effects.netlink.await_delivery_to(addresses).await;
         self.subscribe(&plan).await;
         let mtu = self.facts.as_ref().map_or(0, |facts| facts.mtu);
         self.told_mtu = Some(mtu);

@@ -95,7 +95,7 @@ impl Netlink {
 
     /// Waits until packets to addresses of a link that is up are delivered, a second at most. The kernel arranges it in
     /// the background if an address is of IPv6, and drops them before.
-    pub async fn delivers_to(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+    pub async fn await_delivery_to(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         let deadline = Instant::now() + DELIVERY_PATIENCE;
         for address in addresses {
             while Instant::now() < deadline && !self.is_delivered(address).await {

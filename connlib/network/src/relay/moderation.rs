@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time after which the busy streams are counted anew.
+/// Time after which busy streams are counted again.
 const WINDOW: Duration = Duration::from_millis(4);
 /// Bytes within a window that make a stream busy: a quarter of a gigabit per second.
 const BUSY: u64 = 128 << 10;
@@ -20,8 +20,8 @@ const MANY: u32 = 4;
 /// How long the thread sleeps. A longer pause leaves the senders without acknowledgements.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Sleeps if many streams have been busy on this thread. To be called each time before the thread waits for events,
-/// and only where one thread relays all connections: else others could take over meanwhile.
+/// Sleeps if many streams have been busy on this thread. Call it each time before the thread waits for events, and only
+/// where one thread relays all connections: else others could take over meanwhile.
 pub fn moderate_wakeups() {
     let (next, pause) = THREAD.get().before_wait(Instant::now());
     THREAD.set(next);

@@ -181,14 +181,36 @@ mod tests {
         assert!(gone.is_some());
     }
 
+    #[test]
+    fn a_tool_is_attached_once_it_has_confirmed_the_request() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().display();
+        let confirms =
+            format!("read request; sleep 0.2; echo $request > {path}; echo ack; exec sleep 60");
+        let perf = Tool {
+            is_attached: tool::has_confirmed,
+            ..record::TOOL
+        };
+        let attachment = Attachment::start(&perf, shell(&confirms), &[Pid::this()]).unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "enable\n");
+        drop(attachment);
+        let refused = Attachment::start(&perf, shell("echo no >&2; exit 3"), &[Pid::this()]);
+        let refused = refused.err().unwrap().to_string();
+        assert!(refused.ends_with("failed: no"), "{refused}");
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = tool::command("sh");
+        command.args(["-c", script]);
+        command
+    }
+
     fn start(script: &str) -> Attachment {
-        let shell = Tool {
+        let tool = Tool {
             name: "a shell",
             is_attached: |_, _| true,
             ..record::TOOL
         };
-        let mut command = tool::command("sh");
-        command.args(["-c", script]);
-        Attachment::start(&shell, command, &[Pid::this()]).unwrap()
+        Attachment::start(&tool, shell(script), &[Pid::this()]).unwrap()
     }
 }

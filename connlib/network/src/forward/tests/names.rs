@@ -18,7 +18,7 @@ use crate::{lookups::MOST_LOOKUPS, network::with_batch};
 
 #[tokio::test]
 async fn datagrams_that_wait_for_names_are_bounded_over_all_associations() {
-    let far = Arc::new(Silent);
+    let far = Arc::new(SILENT);
     let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
     let mut controls = Vec::new();
     let client = UdpSocket::bind(loopback()).await.unwrap();
@@ -37,7 +37,7 @@ async fn datagrams_that_wait_for_names_are_bounded_over_all_associations() {
 async fn datagrams_that_wait_for_a_name_keep_their_traffic_class() {
     let server = Kernel(Host).datagrams(loopback()).await.unwrap();
     server.prepare_for_batches();
-    let far = Arc::new(Named(vec![server.local_addr().unwrap()]));
+    let far = Arc::new(named(vec![server.local_addr().unwrap()]));
     let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
     let (_control, relay) = associate(&scene).await;
     let client = UdpSocket::bind(loopback()).await.unwrap();
@@ -83,7 +83,7 @@ impl Network for Threads {
                 }
             });
             lookup.await?;
-            Ok(self.named.0.clone())
+            self.named.resolve("", 0).await
         })
     }
 
@@ -113,7 +113,7 @@ fn a_client_that_asks_for_slow_names_leaves_threads_to_others() {
     threads.block_on(async {
         let started = Arc::<AtomicUsize>::default();
         let far = Arc::new(Threads {
-            named: Named(vec![echo().await]),
+            named: named(vec![echo().await]),
             slow: Arc::new(Mutex::new(slow)),
             started: Arc::clone(&started),
         });

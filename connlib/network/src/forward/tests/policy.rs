@@ -25,7 +25,7 @@ async fn targets_are_checked_once_their_names_are_resolved() {
     ] {
         let guarded = Guarded {
             // Every name is one of this host's.
-            network: Arc::new(Named(vec![echo])),
+            network: Arc::new(named(vec![echo])),
             policy: Policy {
                 allow: allow.into_iter().map(|it| it.parse().unwrap()).collect(),
                 ..Policy::default()
@@ -53,7 +53,7 @@ async fn datagrams_for_a_name_go_to_the_first_of_its_addresses_that_may_be_reach
     );
     let addresses = [&other, &allowed].map(|it| it.local_addr().unwrap());
     let guarded = Guarded {
-        network: Arc::new(Named(addresses.into())),
+        network: Arc::new(named(addresses)),
         policy: Policy {
             allow: vec!["127.0.0.1/32".parse().unwrap()],
             ..Policy::default()
@@ -76,7 +76,7 @@ async fn datagrams_for_a_name_go_to_the_first_of_its_addresses_that_may_be_reach
 async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() {
     let behind = SocketAddr::new(LOOPBACK.parse().unwrap(), 80);
     let guarded = || Guarded {
-        network: Arc::new(Named(vec![behind])),
+        network: Arc::new(named(vec![behind])),
         policy: Policy {
             translators: named_when_asked(),
             ..Policy::default()
@@ -136,7 +136,7 @@ async fn a_name_of_this_host_is_no_way_around_the_policy() {
 #[tokio::test]
 async fn a_name_that_is_denied_is_looked_up_once_a_second_and_each_datagram_is_counted() {
     let counting = Arc::new(Counting {
-        named: Named(vec![loopback()]),
+        named: named(vec![loopback()]),
         lookups: AtomicUsize::new(0),
     });
     let network: Arc<dyn Network> = Arc::clone(&counting) as _;

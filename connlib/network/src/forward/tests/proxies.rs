@@ -9,7 +9,7 @@ use super::*;
 #[tokio::test]
 async fn socks5_connects_to_addresses_and_to_names() {
     let echo = echo().await;
-    let far = Arc::new(Named(vec![echo]));
+    let far = Arc::new(named(vec![echo]));
     let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
     for host in ["a.example".to_owned(), echo.ip().to_string()] {
         let stream = Socks5Stream::connect(scene.at, host, echo.port(), Config::default());
@@ -79,7 +79,7 @@ async fn clients_that_say_nothing_or_nonsense_are_let_go() {
 #[tokio::test]
 async fn socks5_carries_datagrams_of_the_client_and_of_nobody_else() {
     let server = UdpSocket::bind(loopback()).await.unwrap();
-    let far = Arc::new(Named(vec![server.local_addr().unwrap()]));
+    let far = Arc::new(named(vec![server.local_addr().unwrap()]));
     let scene = Scene::with(Service::Socks5(None), Vec::new(), Limits::default(), far).await;
     let (control, relay) = associate(&scene).await;
     let client = UdpSocket::bind(loopback()).await.unwrap();

@@ -178,7 +178,7 @@ async fn urgent_bytes_arrive_although_the_target_answers_late() {
 #[tokio::test]
 async fn the_addresses_of_a_name_are_tried_in_order() {
     let (closed, _reserved) = closed_port();
-    let far = Arc::new(Named(vec![closed, echo().await]));
+    let far = Arc::new(named(vec![closed, echo().await]));
     let service = Service::Tcp("a.example:80".parse().unwrap());
     let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
     is_echoed(&mut scene.connect().await, b"second").await;
@@ -187,13 +187,7 @@ async fn the_addresses_of_a_name_are_tried_in_order() {
 #[tokio::test]
 async fn a_name_without_addresses_is_a_refusal_of_its_own() {
     let service = Service::Tcp("a.example:80".parse().unwrap());
-    let scene = Scene::with(
-        service,
-        Vec::new(),
-        Limits::default(),
-        Arc::new(Named(Vec::new())),
-    )
-    .await;
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(named([]))).await;
     is_reset(scene.connect().await).await;
     scene.until_refused(Refusal::UnknownName, 1).await;
 }

@@ -144,7 +144,7 @@ async fn the_first_datagram_after_a_refusal_arrives() {
 #[tokio::test]
 async fn datagrams_wait_while_a_name_is_looked_up() {
     let server = UdpSocket::bind(loopback()).await.unwrap();
-    let far = Arc::new(Named(vec![server.local_addr().unwrap()]));
+    let far = Arc::new(named(vec![server.local_addr().unwrap()]));
     let service = Service::Udp("a.example:53".parse().unwrap());
     let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
     let client = connected(&scene).await;
@@ -161,7 +161,7 @@ async fn datagrams_wait_while_a_name_is_looked_up() {
 #[tokio::test]
 async fn datagrams_that_wait_for_a_name_that_does_not_come_take_bounded_memory() {
     let service = Service::Udp("silent.example:53".parse().unwrap());
-    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(Silent)).await;
+    let scene = Scene::with(service, Vec::new(), Limits::default(), Arc::new(SILENT)).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
         let client = connected(&scene).await;
