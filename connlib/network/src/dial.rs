@@ -113,7 +113,7 @@ async fn permitted(
 }
 
 /// Waits until the network can tell which of these addresses may be reached.
-pub(crate) async fn settle(network: &dyn Network, addresses: &[SocketAddr]) {
+pub async fn settle(network: &dyn Network, addresses: &[SocketAddr]) {
     for address in addresses {
         if let Some(discovery) = network.discover(*address) {
             discovery.await;

@@ -2,25 +2,17 @@
 //!
 //! 1. A [`Network`] opens sockets: [`Host`] in this process's namespace, an engine inside a tunnel.
 //! 2. A [`Relay`](relay::Relay) moves bytes between two connections until both have ended.
-//! 3. A [`Forwarder`](forward::Forwarder) listens in one network and connects in another, by rules: fixed targets, or
-//!    those that clients of SOCKS5 and HTTP's CONNECT name.
-//! 4. A [`Policy`](policy::Policy) decides which targets others may name, also behind the host's NAT64
+//! 3. A [`Policy`](policy::Policy) decides which targets others may name, also behind the host's NAT64
 //!    [`Translators`](translators::Translators); [`Shares`](shares::Shares) divide what can be held among them.
 //!
 //! `cargo run -p convoy-network --example relay` relays between two connections in memory.
 //!
-//! The engines (`convoy-namespace`, `convoy-smoltcp`) and the gateway build on it; programs call it. It knows no engine,
+//! The engines (`convoy-namespace`, `convoy-smoltcp`), the gateway and `convoy-forward` build on it; programs call it. It knows no engine,
 //! no tunnel and no file, and never starts a process or a thread.
 
-pub mod access;
 pub mod counters;
 pub mod dial;
 pub mod expiry;
-pub mod forward;
-mod http_connect;
-mod lingering;
-pub mod login;
-mod lookups;
 mod network;
 pub mod occupants;
 pub mod own;
@@ -28,9 +20,7 @@ pub mod peers;
 pub mod policy;
 pub mod relay;
 pub mod shares;
-mod socks;
 pub mod translators;
 pub mod waiting;
 
-pub use lookups::MOST_LOOKUPS;
 pub use network::*;

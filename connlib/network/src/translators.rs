@@ -229,4 +229,4 @@ impl fmt::Debug for Shared {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -27,9 +27,11 @@ struct State {
 
 /// The memory as one rule uses it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
-    pub(crate) waiting: &'a Waiting,
-    pub(crate) group: u32,
+pub struct Part<'a> {
+    /// All of the memory.
+    pub waiting: &'a Waiting,
+    /// Number of the rule.
+    pub group: u32,
 }
 
 /// A datagram that waits; dropping it gives its memory back. Small, as each flow has room for several.
@@ -71,7 +73,7 @@ impl Waiting {
 
 impl Part<'_> {
     /// Copies a datagram as [`Waiting::hold`] does.
-    pub(crate) fn hold(self, datagram: &[u8], class: u8) -> Option<Early> {
+    pub fn hold(self, datagram: &[u8], class: u8) -> Option<Early> {
         self.waiting.hold(self.group, datagram, class)
     }
 }

@@ -20,11 +20,11 @@ use std::{
     time::Duration,
 };
 
+use convoy_forward::{Forwarder, Limits, Rule, Service};
 use convoy_lab::require_lab;
 use convoy_namespace::{self, Namespace, hold};
 use convoy_network::{
     Answer, Datagrams, Family, Host, Kernel, NameServers, Network, OpenSockets, SocketKind, Stream,
-    forward::{Forwarder, Limits, Rule, Service},
     peers::Peers,
     relay::{DEFAULT_BUFFER, Method, Relay},
 };

@@ -72,7 +72,7 @@ convoy-turn-server: benches
 rustls-native-certs: carrier
 rustls-webpki: config
 smoltcp: smoltcp
-fast-socks5: network
+fast-socks5: forward
 hickory-resolver: gateway names network smoltcp
 rtnetlink: netlink
 netlink-packet-core: gso
@@ -104,6 +104,7 @@ proto: aead noise paths stun turn types
 via: aead packet proto
 tunnel: aead carrier gso proto tun types via
 network: netlink types
+forward: network types
 namespace: netlink network process tun types
 smoltcp: network packet types
 gateway: namespace network packet smoltcp
@@ -127,7 +128,7 @@ desired: config daemon endpoints host process proto uapi
 keeper: config daemon gso lifecycle metrics process proto report tun uapi
 status: config process proto report stats
 supervision: config daemon host lifecycle portmap process proto report stats
-rootless: config daemon desired endpoints gateway keeper lifecycle metrics namespace network \
+rootless: config daemon desired endpoints forward gateway keeper lifecycle metrics namespace network \
     packet process proto report smoltcp status supervision tun
 client: config daemon desired endpoints host keeper lifecycle metrics path-mtu portmap process \
     proto report rootless status supervision uapi";

@@ -124,6 +124,15 @@ mod tests {
     }
 
     #[test]
+    fn no_crate_has_more_than_8_000_lines_besides_its_tests() {
+        for member in Workspace::read().unwrap().members {
+            let sources = read(&member.root).unwrap();
+            let lines: usize = sources.values().map(|file| file.lines).sum();
+            assert!(lines <= 8_000, "{}: {lines}", member.name);
+        }
+    }
+
+    #[test]
     fn a_file_depends_on_the_one_that_defines_a_name() {
         let circles = |files: &[(&str, &str)]| {
             let directory = tempfile::tempdir().unwrap();

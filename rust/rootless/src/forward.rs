@@ -9,10 +9,9 @@ use std::{convert::Infallible, io::Write as _, sync::Arc};
 use anyhow::{Context, bail};
 use convoy_config::{Forwarding, Listener, import_rinetd, read_forwarding};
 use convoy_desired::reading::show;
+use convoy_forward::{Access, Forwarder, Limits, MOST_LOOKUPS};
 use convoy_network::{
-    Guarded, Host, Kernel, MOST_LOOKUPS, Network,
-    access::Access,
-    forward::{Forwarder, Limits},
+    Guarded, Host, Kernel, Network,
     own::Own,
     policy::Policy,
     relay::{DEFAULT_BUFFER, Relay},

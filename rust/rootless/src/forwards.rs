@@ -4,12 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use anyhow::{Context, bail};
 use convoy_config::{AccessLists, Config, Forwarding, Listener, Offer, Side};
-use convoy_network::{
-    Host, Kernel, Network,
-    access::Access,
-    forward::{Forwarder, Rule, Running},
-    relay::Relay,
-};
+use convoy_forward::{Access, Forwarder, Rule, Running};
+use convoy_network::{Host, Kernel, Network, relay::Relay};
 use convoy_proto::config::Prefix;
 use convoy_report::ForwardStatus;
 use tracing::{debug, info};

@@ -5,7 +5,8 @@ use std::{path::PathBuf, thread::available_parallelism};
 use anyhow::{Context, anyhow};
 use convoy_daemon::args::TunnelOptions;
 use convoy_desired::reading;
-use convoy_network::{MOST_LOOKUPS, relay::moderate_wakeups};
+use convoy_forward::MOST_LOOKUPS;
+use convoy_network::relay::moderate_wakeups;
 use convoy_process::{background::Parent, terminal::Terminal};
 use tokio::runtime::Builder;
 

@@ -114,7 +114,7 @@ impl Batch {
 
     /// Gives `send` all datagrams in trains, sender by sender, each datagram behind the bytes that `prefix` returns for
     /// its train; those for which it returns none are left out.
-    pub(crate) fn send_prefixed(
+    pub fn send_prefixed(
         &mut self,
         mut prefix: impl FnMut(&Train<'_>) -> Option<Vec<u8>>,
         mut send: impl FnMut(&Train<'_>, &[u8]),

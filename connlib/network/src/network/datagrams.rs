@@ -256,7 +256,7 @@ impl Datagrams {
     }
 
     /// Does the same from an address of this host, or from the one that the kernel chooses.
-    pub(crate) fn try_send_train_from(
+    pub fn try_send_train_from(
         &self,
         train: &Train<'_>,
         to: Option<SocketAddr>,
@@ -332,7 +332,7 @@ impl Datagrams {
     ///
     /// # Errors
     /// As [`Self::try_send_to`].
-    pub(crate) fn try_send_to_of_class(
+    pub fn try_send_to_of_class(
         &self,
         datagram: &[u8],
         to: SocketAddr,

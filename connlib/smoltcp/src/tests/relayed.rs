@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use convoy_network::{
+    Host, Kernel,
+    counters::Refusal,
+    relay::{DEFAULT_BUFFER, Method, Relay},
+};
 use fast_socks5::{
     client::{Config, Socks5Stream},
     new_udp_header, parse_udp_request,
@@ -7,13 +12,7 @@ use fast_socks5::{
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::*;
-use convoy_network::{
-    Host, Kernel,
-    access::Access,
-    counters::Refusal,
-    forward::{Forwarder, Limits, Rule, Service},
-    relay::{DEFAULT_BUFFER, Method, Relay},
-};
+use convoy_forward::{Access, Forwarder, Limits, Rule, Service};
 
 fn host() -> Arc<dyn Network> {
     Arc::new(Kernel(Host))

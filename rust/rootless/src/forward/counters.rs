@@ -1,8 +1,8 @@
 //! Logs a forwarder's traffic and refusals.
 
+use convoy_forward::Forwarder;
 use convoy_network::{
     counters::{Refusal, Totals},
-    forward::Forwarder,
     relay::Pressure,
 };
 use convoy_report::CarriedStatus;

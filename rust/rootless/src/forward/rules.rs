@@ -3,12 +3,8 @@
 use std::sync::Arc;
 
 use convoy_config::{AccessLists, Forwarding, Listener, Offer, UserPassword};
-use convoy_network::{
-    access::Access,
-    dial::Target,
-    forward::{Rule, Service},
-    login::Login,
-};
+use convoy_forward::{Access, Login, Rule, Service};
+use convoy_network::dial::Target;
 
 /// Returns the rules of a file.
 pub(crate) fn of(forwarding: Forwarding) -> Vec<Rule> {

@@ -1,19 +1,52 @@
 //! Targets that clients name and a policy allows or denies.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use convoy_network::{Guarded, expiry::RETRY, policy::Policy, translators::Discovery};
 use fast_socks5::new_udp_header;
+use tokio::task::yield_now;
 
 use super::{
     proxies::{answer, associate},
     *,
 };
-use crate::{
-    expiry::RETRY,
-    network::Guarded,
-    policy::Policy,
-    translators::tests::{LOOPBACK, named_when_asked},
-};
+
+/// A network that finds out only when it is asked that its targets are forbidden.
+#[derive(Debug, Default)]
+struct Unaware(Arc<AtomicBool>);
+
+impl Network for Unaware {
+    fn check(&self, _: SocketAddr) -> Result<(), Refusal> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(Refusal::Forbidden),
+            false => Ok(()),
+        }
+    }
+
+    fn discover(&self, _: SocketAddr) -> Option<Discovery> {
+        let is_aware = Arc::clone(&self.0);
+        Some(Box::pin(async move {
+            yield_now().await;
+            is_aware.store(true, Ordering::Relaxed);
+        }))
+    }
+
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> Answer<'a, Vec<SocketAddr>> {
+        Box::pin(async { Ok(vec![loopback()]) })
+    }
+
+    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+        Box::pin(async move { Kernel(Host).connect(to).await })
+    }
+
+    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+        Box::pin(async move { Kernel(Host).listen(at).await })
+    }
+
+    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+        Box::pin(async move { Kernel(Host).datagrams(at).await })
+    }
+}
 
 #[tokio::test]
 async fn targets_are_checked_once_their_names_are_resolved() {
@@ -73,19 +106,11 @@ async fn datagrams_for_a_name_go_to_the_first_of_its_addresses_that_may_be_reach
 }
 
 #[tokio::test]
-async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() {
-    let behind = SocketAddr::new(LOOPBACK.parse().unwrap(), 80);
-    let guarded = || Guarded {
-        network: Arc::new(named(vec![behind])),
-        policy: Policy {
-            translators: named_when_asked(),
-            ..Policy::default()
-        },
-        is_trusting: false,
-    };
+async fn a_client_waits_until_the_network_can_tell_that_its_target_is_forbidden() {
+    let behind: SocketAddr = "192.0.2.1:80".parse().unwrap();
     for target in [behind.to_string(), "name.example:80".to_owned()] {
         let service = Service::HttpConnect(None);
-        let far = Arc::new(guarded());
+        let far = Arc::new(Unaware::default());
         let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
         let mut client = scene.connect().await;
         let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
@@ -98,7 +123,7 @@ async fn the_first_client_of_a_translator_waits_for_its_prefix_and_is_refused() 
         new_udp_header(("name.example", 80)).unwrap(),
     ] {
         let service = Service::Socks5(None);
-        let far = Arc::new(guarded());
+        let far = Arc::new(Unaware::default());
         let scene = Scene::with(service, Vec::new(), Limits::default(), far).await;
         let (_control, relay) = associate(&scene).await;
         let client = UdpSocket::bind(loopback()).await.unwrap();

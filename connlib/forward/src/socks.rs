@@ -12,6 +12,11 @@ use std::{
     time::Duration,
 };
 
+use convoy_network::{
+    Network, Stream,
+    counters::Refusal,
+    dial::{Target, dial},
+};
 use fast_socks5::{
     Socks5Command,
     server::{Socks5ServerProtocol, SocksServerError},
@@ -19,13 +24,7 @@ use fast_socks5::{
 };
 use tokio::time::timeout;
 
-use crate::{
-    counters::Refusal,
-    dial::{Target, dial},
-    lingering,
-    login::Login,
-    network::{Network, Stream},
-};
+use crate::{lingering, login::Login};
 pub(crate) use networks::{Networks, Rule};
 use refusal::{Request, reason, refuse};
 

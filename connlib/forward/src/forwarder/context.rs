@@ -2,17 +2,20 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use super::{clients::Clients, service::Service};
-use crate::{
-    access::Access,
+use convoy_network::{
+    Network,
     counters::Counters,
-    lookups::{Lookups, OfClient},
-    network::Network,
     occupants::{Holder, Occupants},
     peers::Peers,
     relay::{Relay, Tenant},
     shares::Shares,
     waiting::Waiting,
+};
+
+use super::{clients::Clients, service::Service};
+use crate::{
+    access::Access,
+    lookups::{Lookups, OfClient},
 };
 
 /// State that all rules share.

@@ -12,20 +12,19 @@ use std::{
     sync::Arc,
 };
 
-use nix::errno::Errno;
-use tokio::task::JoinSet;
-
-use crate::{
-    access::Access,
+use convoy_network::{
+    Network,
     counters::{Counters, Totals},
-    lookups::Lookups,
-    network::Network,
     occupants::Occupants,
     peers::Peers,
     relay::{Relay, Tenant},
     shares::{self, Shares},
     waiting::Waiting,
 };
+use nix::errno::Errno;
+use tokio::task::JoinSet;
+
+use crate::{access::Access, lookups::Lookups};
 use clients::Clients;
 use context::{Context, Shared};
 

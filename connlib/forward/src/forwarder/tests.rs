@@ -7,6 +7,12 @@ mod udp;
 
 use std::{io::ErrorKind, time::Duration};
 
+use convoy_network::{
+    Answer, Datagrams, Host, Kernel, Listener, Stream,
+    counters::Refusal,
+    dial::Target,
+    relay::{DEFAULT_BUFFER, Method},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
@@ -14,13 +20,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    counters::Refusal,
-    dial::Target,
-    login::Login,
-    network::{Answer, Datagrams, Host, Kernel, Listener, Stream},
-    relay::{DEFAULT_BUFFER, Method},
-};
+use crate::login::Login;
 
 /// Every wait of a test ends after this time.
 const DEADLINE: Duration = Duration::from_secs(60);

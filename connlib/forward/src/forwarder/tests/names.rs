@@ -6,6 +6,7 @@ use std::sync::{
     mpsc::Receiver,
 };
 
+use convoy_network::with_batch;
 use fast_socks5::new_udp_header;
 use nix::sys::socket::{setsockopt, sockopt::Ipv4Tos};
 use tokio::{runtime::Builder, task::spawn_blocking};
@@ -14,7 +15,7 @@ use super::{
     proxies::{answer, associate},
     *,
 };
-use crate::{lookups::MOST_LOOKUPS, network::with_batch};
+use crate::lookups::MOST_LOOKUPS;
 
 #[tokio::test]
 async fn datagrams_that_wait_for_names_are_bounded_over_all_associations() {

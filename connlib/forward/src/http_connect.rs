@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use convoy_network::{
+    Network, Stream,
+    counters::Refusal,
+    dial::{Target, dial},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
-use crate::{
-    counters::Refusal,
-    dial::{Target, dial},
-    lingering,
-    login::Login,
-    network::{Network, Stream},
-};
+use crate::{lingering, login::Login};
 
 /// Time limit for a client to send its request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);

@@ -13,9 +13,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use convoy_forward::{Forwarder, Limits, Rule, Service};
 use convoy_network::{
     Host, Kernel, Network,
-    forward::{Forwarder, Limits, Rule, Service},
     relay::{DEFAULT_BUFFER, Method, Relay},
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -6,11 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    dial::Target,
-    forward::context::Context,
-    network::{Datagrams, Sent, with_batch},
-};
+use convoy_network::{Datagrams, Sent, dial::Target, with_batch};
+
+use crate::forwarder::context::Context;
 
 /// The clients' side of a rule.
 pub(super) struct Near {

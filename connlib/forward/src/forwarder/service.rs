@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{dial::Target, login::Login};
+use convoy_network::dial::Target;
+
+use crate::login::Login;
 
 /// A service of a listener.
 #[derive(Clone, Debug)]

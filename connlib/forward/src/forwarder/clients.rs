@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::occupants::Holder;
+use convoy_network::occupants::Holder;
 
 /// A peer, an address of IPv4 or a network of 64 bits of IPv6 may have this many times as many connections as are free,
 /// so that there is room for another client (dynamic thresholds of Choudhury and Hahne, 1998). Within it, an address may

@@ -7,6 +7,12 @@ use std::{
     time::Duration,
 };
 
+use convoy_network::{
+    Datagrams, Network, Sent, Train,
+    counters::{Counters, Refusal},
+    dial::{Target, reason, resolve, settle},
+    with_batch,
+};
 use fast_socks5::{new_udp_header, util::target_addr::TargetAddr};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
@@ -21,11 +27,6 @@ use super::{
     networks::{Networks, Rule},
     refusal::{self, Request, refuse},
     targets::Targets,
-};
-use crate::{
-    counters::{Counters, Refusal},
-    dial::{Target, reason, resolve, settle},
-    network::{Datagrams, Network, Sent, Train, with_batch},
 };
 
 /// An association ends after this time without datagrams, although its connection lasts: some clients never close it.

@@ -2,6 +2,13 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use convoy_network::{
+    Listener, Stream,
+    counters::Refusal,
+    dial::{dial, reason},
+    shares::Share,
+    waiting::Part,
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -13,15 +20,7 @@ use super::{
     context::{Context, Shared},
     service::Service,
 };
-use crate::{
-    counters::Refusal,
-    dial::{dial, reason},
-    http_connect,
-    network::{Listener, Stream},
-    shares::Share,
-    socks,
-    waiting::Part,
-};
+use crate::{http_connect, socks};
 
 /// The pause after a call of accept(2) that failed.
 const PAUSE: Duration = Duration::from_millis(100);

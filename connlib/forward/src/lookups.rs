@@ -10,14 +10,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::{
-    counters::Refusal,
-    network::{Answer, Datagrams, Listener, Network, Stream},
-    occupants::Holder,
+use convoy_network::{
+    Answer, Datagrams, Listener, Network, Stream, counters::Refusal, occupants::Holder,
     translators::Discovery,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Look-ups that take threads, of all rules: a program should have as many threads for them.
 pub const MOST_LOOKUPS: usize = 64;

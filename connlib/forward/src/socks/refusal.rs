@@ -2,12 +2,11 @@
 
 use std::io::ErrorKind;
 
+use convoy_network::{Stream, counters::Refusal};
 use fast_socks5::{
     ReplyError,
     server::{Socks5ServerProtocol, SocksServerError, states::CommandRead},
 };
-
-use crate::{counters::Refusal, network::Stream};
 
 /// A client's request that has no answer yet.
 pub(super) type Request<'a> = Socks5ServerProtocol<&'a mut Stream, CommandRead>;

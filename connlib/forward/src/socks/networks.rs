@@ -1,6 +1,6 @@
 //! The two sides of a proxy, and its rule.
 
-use crate::{counters::Counters, network::Network, waiting::Part};
+use convoy_network::{Network, counters::Counters, waiting::Part};
 
 /// The networks of clients and targets.
 #[derive(Clone, Copy)]

@@ -5,16 +5,16 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use tokio::{sync::mpsc, time::timeout};
-
-use super::near::{Client, Near};
-use crate::{
+use convoy_network::{
+    Datagrams, Network, Sent, Train, any_of,
     counters::Refusal,
     dial::{reason, resolve},
     expiry::{Expiry, RETRY},
-    network::{Datagrams, Network, Sent, Train, any_of},
     waiting::Early,
 };
+use tokio::{sync::mpsc, time::timeout};
+
+use super::near::{Client, Near};
 
 /// Datagrams that wait for the target's name to be resolved.
 const MAX_EARLY: usize = 64;

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use convoy_network::Stream;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
-
-use crate::network::Stream;
 
 /// Time limit for a client to read its last answer.
 const LIMIT: Duration = Duration::from_secs(2);

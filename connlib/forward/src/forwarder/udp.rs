@@ -8,15 +8,11 @@ use std::{
     sync::Arc,
 };
 
+use convoy_network::{Datagrams, Train, counters::Refusal, dial::Target, with_batch};
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::context::Context;
-use crate::{
-    counters::Refusal,
-    dial::Target,
-    network::{Datagrams, Train, with_batch},
-};
 use flow::Flow;
 use near::{Client, Near};
 

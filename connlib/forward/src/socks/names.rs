@@ -2,14 +2,14 @@
 
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
-use tokio::{sync::oneshot, time::Instant};
-
-use super::Rule;
-use crate::{
+use convoy_network::{
     counters::{Counters, Refusal},
     expiry::RETRY,
     waiting::Early,
 };
+use tokio::{sync::oneshot, time::Instant};
+
+use super::Rule;
 
 /// Names that are remembered; another one replaces the one that was not used for longest.
 const MAX_NAMES: usize = 64;
@@ -19,7 +19,7 @@ const NAME_LIFE: Duration = Duration::from_secs(60);
 const MAX_LOOKUPS: usize = 64;
 /// Datagrams that wait for one name.
 const MAX_EARLY: usize = 64;
-/// Bytes that wait for one name; [`Waiting`](crate::waiting::Waiting) bounds those of all names.
+/// Bytes that wait for one name; [`Waiting`](convoy_network::waiting::Waiting) bounds those of all names.
 const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// A host's name and a port.
@@ -182,7 +182,7 @@ mod tests {
     use tokio::{sync::oneshot::error::TryRecvError, time::advance};
 
     use super::*;
-    use crate::waiting::{Part, Waiting};
+    use convoy_network::waiting::{Part, Waiting};
 
     fn target(number: u16) -> SocketAddr {
         ([192, 0, 2, 1], number).into()
