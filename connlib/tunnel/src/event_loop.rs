@@ -40,6 +40,8 @@ mod streams;
 mod tests;
 mod through;
 
+/// Time for commands in a tick. A slice that has begun is finished.
+const COMMANDS: Duration = Duration::from_micros(400);
 /// Longest time for which a tick starts serving due timers.
 const TIMERS: Duration = Duration::from_micros(400);
 /// Most route lookups per tick, and most lookups of a route's MTU.
@@ -174,7 +176,7 @@ impl EventLoop {
         let was_stopped = self.outbound.is_stopped();
 
         // Changes by the user.
-        let commanded = self.run_commands(now);
+        let commanded = self.run_commands(&Turn::begin(COMMANDS), now);
         // Due handshakes and keepalives.
         let timers = Turn::begin(TIMERS);
         while self.node.handle_timeout(now) && timers.has_share_left() {}

@@ -17,16 +17,15 @@ use crate::{
     turn::Turn,
 };
 
-/// Time for commands in a tick. A slice that has begun is finished.
-const COMMANDS: Duration = Duration::from_micros(400);
 /// Peers whose handshakes one slice schedules; due timers then begin them.
 pub(super) const HANDSHAKES_PER_SLICE: usize = 256;
 
 impl EventLoop {
-    pub(super) fn run_commands(&mut self, now: Duration) -> bool {
-        let turn = Turn::begin(COMMANDS);
+    /// Does one slice at least, whatever has held the thread up since the turn began: nothing announces the rest of a
+    /// command. Returns whether there was anything to do.
+    pub(super) fn run_commands(&mut self, turn: &Turn, now: Duration) -> bool {
         let mut commanded = false;
-        while turn.has_share_left() {
+        loop {
             // Some commands carry keys, in either direction.
             let task = match self.task.take() {
                 Some(task) => Some(task),
@@ -37,6 +36,9 @@ impl EventLoop {
             };
             commanded = true;
             self.task = task.and_then(|task| leave_no_trace(|| self.go_on(task, now)));
+            if !turn.has_share_left() {
+                break;
+            }
         }
         if let Some(signals) = self.requests.changed_signals() {
             if let Some(mtu) = signals.mtu {

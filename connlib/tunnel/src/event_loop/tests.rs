@@ -5,7 +5,7 @@ use convoy_gso::{
 };
 use convoy_proto::{
     ControlDatagram, Planner,
-    config::{DeviceUpdate, PeerUpdate, PrivateKey},
+    config::{DeviceUpdate, PeerUpdate, PrivateKey, PublicKey},
     counters::DropReason,
     noise::Identity,
 };
@@ -131,6 +131,33 @@ fn packets_ahead_of_the_first_configuration_wait_for_it() {
         }
         event_loop.tick();
         assert_eq!(handled(&mut event_loop), 1);
+    });
+}
+
+/// On a busy machine, the thread may lose its processor for longer than commands may take.
+#[test]
+fn a_command_goes_on_in_each_tick_although_the_turn_is_over_before_its_first_slice() {
+    on_runtime(async {
+        let (mut event_loop, _kernel, _handle) = event_loop();
+        let peer = |number: u16| {
+            let mut key = [7; 32];
+            key[..2].copy_from_slice(&number.to_le_bytes());
+            PeerUpdate::new(PublicKey(key))
+        };
+        let update = DeviceUpdate {
+            peers: (1..=1_000).map(peer).collect(),
+            ..DeviceUpdate::default()
+        };
+        let plan = Box::new(Planner::default().plan(update));
+        let (done, applied) = std::sync::mpsc::sync_channel(1);
+        let port = 0;
+        let apply = Command::Apply { plan, port, done };
+        event_loop.task = event_loop.begin(apply, clock::now());
+        let over = Turn::begin(Duration::ZERO);
+        while applied.try_recv().is_err() {
+            assert!(event_loop.run_commands(&over, clock::now()));
+        }
+        assert!(!event_loop.run_commands(&over, clock::now()));
     });
 }
 
