@@ -161,7 +161,7 @@ impl Profiler {
             event: self.event,
             call_graph: self.call_graph,
         };
-        Attachment::start(tool, (tool.command)(&subject)?, pids)
+        Attachment::start(tool, || (tool.command)(&subject), pids)
     }
 
     /// Reads what a tool has written, given the gigabytes that passed through the tunnel meanwhile.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, PipeWriter, Read as _, Seek as _, Write as _},
+    io::{self, PipeReader, PipeWriter, Read as _, Seek as _, Write as _},
     os::unix::process::ExitStatusExt as _,
     process::{Child, Command, ExitStatus},
     time::Duration,
@@ -23,6 +23,8 @@ use super::{
     tool::{self, Tool, failed},
 };
 
+/// Most starts of a tool that ends without a word.
+const STARTS: u32 = 3;
 /// Time limit for a tool to attach.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(20);
 /// Time limit for a process that ends to be gone.
@@ -42,33 +44,55 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Starts `tool` by its `command`, and waits until it is attached to all of `pids`.
-    pub(super) fn start(tool: &Tool, mut command: Command, pids: &[Pid]) -> Result<Self> {
+    /// Starts `tool` by the `command` that this returns, and waits until it is attached to all of `pids`.
+    ///
+    /// On a busy machine, `perf` may end before it begins and give no reason: then it is started again.
+    pub(super) fn start(
+        tool: &Tool,
+        command: impl Fn() -> Result<Command>,
+        pids: &[Pid],
+    ) -> Result<Self> {
+        let mut starts = 1;
+        loop {
+            let (mut attachment, mut says) = Self::spawn(tool, command()?, pids)?;
+            let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
+                Some(status) => Some(Some(status)),
+                None => (tool.is_attached)(pids, &mut says).then_some(None),
+            });
+            let Some(ended) = begun else {
+                return Err(failed(tool.name, "it does not attach"));
+            };
+            let Some(status) = ended else {
+                return Ok(attachment);
+            };
+            let error = attachment.unexpected(status);
+            if starts == STARTS || !attachment.said().is_empty() || attachment.gone().is_some() {
+                return Err(error);
+            }
+            starts += 1;
+        }
+    }
+
+    /// Starts the tool; returns its standard output, too.
+    fn spawn(tool: &Tool, mut command: Command, pids: &[Pid]) -> Result<(Self, PipeReader)> {
         let io_failed = |error: io::Error| failed(tool.name, &error.to_string());
         let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
         let said = File::from(said.map_err(|errno| io_failed(errno.into()))?);
         let writer = said.try_clone().map_err(io_failed)?;
         let (stdin, mut requests) = io::pipe().map_err(io_failed)?;
-        let (mut says, stdout) = io::pipe().map_err(io_failed)?;
+        let (says, stdout) = io::pipe().map_err(io_failed)?;
         let nonblocking = fcntl(&says, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
         nonblocking.map_err(|errno| io_failed(errno.into()))?;
         requests.write_all(tool::ENABLE).map_err(io_failed)?;
         let child = directory::spawn(command.stdin(stdin).stdout(stdout).stderr(writer));
-        let mut attachment = Self {
+        let attachment = Self {
             name: tool.name,
             child: child.map_err(io_failed)?,
             pids: pids.to_vec(),
             said,
             _requests: requests,
         };
-        let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
-            Some(status) => Some(Err(attachment.unexpected(status))),
-            None => (tool.is_attached)(pids, &mut says).then_some(Ok(())),
-        });
-        match begun {
-            Some(outcome) => outcome.map(|()| attachment),
-            None => Err(failed(tool.name, "it does not attach")),
-        }
+        Ok((attachment, says))
     }
 
     /// Lets the tool run for `time`; fails if the tool or a process ends before that.
@@ -114,13 +138,18 @@ impl Attachment {
         if let Some(pid) = eventually(DEATH_PATIENCE, || self.gone()) {
             return daemon_ended(pid);
         }
-        let mut said = Vec::new();
-        let mut file = &self.said;
-        let read = file.rewind().and_then(|()| file.read_to_end(&mut said));
-        match read {
-            Ok(1..) => failed(self.name, &String::from_utf8_lossy(&said)),
-            _ => failed(self.name, &status.to_string()),
+        match self.said() {
+            said if said.is_empty() => failed(self.name, &status.to_string()),
+            said => failed(self.name, &String::from_utf8_lossy(&said)),
         }
+    }
+
+    /// What it has written about errors.
+    fn said(&self) -> Vec<u8> {
+        let (mut said, mut file) = (Vec::new(), &self.said);
+        // A file in memory can be read.
+        let _ = file.rewind().and_then(|()| file.read_to_end(&mut said));
+        said
     }
 }
 
@@ -191,12 +220,32 @@ mod tests {
             is_attached: tool::has_confirmed,
             ..record::TOOL
         };
-        let attachment = Attachment::start(&perf, shell(&confirms), &[Pid::this()]).unwrap();
+        let start = |script: &str| Attachment::start(&perf, || Ok(shell(script)), &[Pid::this()]);
+        let attachment = start(&confirms).unwrap();
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "enable\n");
         drop(attachment);
-        let refused = Attachment::start(&perf, shell("echo no >&2; exit 3"), &[Pid::this()]);
-        let refused = refused.err().unwrap().to_string();
+        let refusal = |script: &str| start(script).err().unwrap().to_string();
+        let refused = refusal(&format!("echo again >> {path}; echo no >&2; exit 3"));
         assert!(refused.ends_with("failed: no"), "{refused}");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "enable\nagain\n");
+    }
+
+    #[test]
+    fn a_tool_that_ends_without_a_word_is_started_again_a_few_times() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().display();
+        let perf = Tool {
+            is_attached: tool::has_confirmed,
+            ..record::TOOL
+        };
+        let start = |script: &str| Attachment::start(&perf, || Ok(shell(script)), &[Pid::this()]);
+        let fails_once =
+            format!("[ -s {path} ] || {{ echo > {path}; exit 255; }}; echo ack; exec sleep 60");
+        drop(start(&fails_once).unwrap());
+        let fails = format!("echo >> {path}; exit 255");
+        let error = start(&fails).err().unwrap().to_string();
+        assert!(error.ends_with("failed: exit status: 255"), "{error}");
+        assert_eq!(fs::read(file.path()).unwrap().len(), 1 + STARTS as usize);
     }
 
     fn shell(script: &str) -> Command {
@@ -211,6 +260,6 @@ mod tests {
             is_attached: |_, _| true,
             ..record::TOOL
         };
-        Attachment::start(&tool, shell(script), &[Pid::this()]).unwrap()
+        Attachment::start(&tool, || Ok(shell(script)), &[Pid::this()]).unwrap()
     }
 }
