@@ -1,16 +1,13 @@
 //! Tunnels with unusual MTUs.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-};
+use std::{sync::atomic::AtomicU64, thread};
 
 use convoy_lab::{eventually, wireguard::TunnelOptions};
 
 use crate::{
     pairing::Program,
     scene::{DEADLINE, Scene, for_each_pairing},
-    traffic::{answers_of, ping, ping_of, tcp, tcp_bytes, udp_echo},
+    traffic::{answers_of, await_progress, ping, ping_of, tcp, tcp_bytes, udp_echo},
 };
 
 /// The smallest MTU of IPv4 (RFC 791).
@@ -56,14 +53,10 @@ for_each_pairing! {
         ping(left, right.inner_v4());
         let bytes = tcp_bytes();
         let progress = AtomicU64::new(0);
-        let arrived = |part: u64| {
-            let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
-            assert!(eventually(DEADLINE, enough).is_some(), "TCP has stalled");
-        };
         thread::scope(|scope| {
             scope.spawn(|| tcp(&left.namespace, right, right.inner_v4(), bytes, &progress));
             for (part, mtu) in [(1, 1_280), (2, 576), (3, 1_420)] {
-                arrived(bytes / 5 * part);
+                await_progress(&progress, bytes / 5 * part);
                 for end in [left, right] {
                     let link = end.namespace.link();
                     link.bring_up(end.daemon.interface(), mtu, &[""; 0]).unwrap();

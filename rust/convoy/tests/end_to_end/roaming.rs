@@ -25,7 +25,7 @@ use convoy_lab::{
 use crate::{
     pairing::Program,
     scene::{DEADLINE, Scene, for_each_pairing, wg_dump},
-    traffic::{SetOnDrop, ping, tcp, tcp_bytes},
+    traffic::{SetOnDrop, await_progress, ping, tcp, tcp_bytes},
 };
 
 const PORT: u16 = 51_999;
@@ -52,10 +52,9 @@ for_each_pairing! {
                 scope.spawn(|| tcp(&right.namespace, left, left.inner_v6(), bytes, &down)),
             ];
             move_under_way(program, left, right, |part| {
-                let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= bytes / 5 * part;
-                let both = || (enough(&up) && enough(&down)).then_some(());
-                let arrived = eventually(3 * DEADLINE, both);
-                assert!(arrived.is_some(), "TCP has stalled: {up:?} {down:?}");
+                for progress in [&up, &down] {
+                    await_progress(progress, bytes / 5 * part);
+                }
             });
             for transfer in transfers {
                 transfer.join().unwrap();

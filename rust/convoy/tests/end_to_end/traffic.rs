@@ -83,11 +83,21 @@ pub(crate) fn during_tcp(from: &End, to: &End, changes: u16, change: impl Fn(u16
         scope.spawn(send);
         for step in 1..=changes {
             let part = bytes / u64::from(changes + 2) * u64::from(step);
-            let enough = || (progress.load(Ordering::Relaxed) >= part).then_some(());
-            assert!(eventually(DEADLINE, enough).is_some(), "TCP has stalled");
+            await_progress(&progress, part);
             change(step);
         }
     });
+}
+
+/// Waits until this many bytes have arrived, as long as some do before each deadline: how fast they come depends on the
+/// machine.
+pub(crate) fn await_progress(progress: &AtomicU64, bytes: u64) {
+    let arrived = || progress.load(Ordering::Relaxed);
+    while arrived() < bytes {
+        let before = arrived();
+        let more = || (arrived() > before).then_some(());
+        assert!(eventually(DEADLINE, more).is_some(), "TCP has stalled");
+    }
 }
 
 /// Sends `bytes` in both directions of one TCP connection at the same time.

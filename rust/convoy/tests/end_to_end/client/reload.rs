@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     scene::DEADLINE,
-    traffic::{tcp_between, tcp_bytes},
+    traffic::{await_progress, tcp_between, tcp_bytes},
     twins::public_key,
 };
 
@@ -34,15 +34,11 @@ fn a_running_transfer_does_not_notice_another_peer() {
     let to = BEHIND[0].parse().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| tcp_between(&world.client, &world.server, to, bytes, &progress));
-        let at = |part: u64| {
-            let enough = || (progress.load(Ordering::Relaxed) >= bytes / 4 * part).then_some(());
-            assert!(eventually(DEADLINE, enough).is_some(), "TCP has stalled");
-        };
-        at(1);
+        await_progress(&progress, bytes / 4);
         world.configure("", &with_peer(9));
         world.convoy(&["reload", "wg0"]).succeeds();
         has_peer(&world, 9, true);
-        at(2);
+        await_progress(&progress, bytes / 2);
         world.configure("", &with_peer(8));
         kill(world.supervisor(), Signal::SIGHUP).unwrap();
         has_peer(&world, 8, true);
