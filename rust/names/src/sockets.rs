@@ -18,9 +18,16 @@ use nix::{
 };
 use rustix::net::{RecvFlags, recv};
 use tokio::{
-    io::{Interest, ReadBuf},
-    net::{TcpSocket, TcpStream},
+    io::{AsyncReadExt as _, Interest, Join, ReadBuf, Take, join},
+    net::{
+        TcpSocket,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
 };
+
+/// Bytes of a connection's answers: hundreds of addresses. Of a longer answer that names servers and their addresses,
+/// the resolver would make up to a gigabyte, as it copies all addresses for each of the servers.
+const MOST_BYTES: u64 = 8 << 10;
 
 /// Makes the sockets for queries to one name server.
 #[derive(Clone)]
@@ -35,7 +42,7 @@ impl RuntimeProvider for Sockets {
     type Handle = TokioHandle;
     type Timer = TokioTime;
     type Udp = Connected;
-    type Tcp = AsyncIoTokioAsStd<TcpStream>;
+    type Tcp = AsyncIoTokioAsStd<Join<Take<OwnedReadHalf>, OwnedWriteHalf>>;
 
     fn create_handle(&self) -> Self::Handle {
         self.handle.clone()
@@ -67,7 +74,8 @@ impl RuntimeProvider for Sockets {
                 Some(patience) => tokio::time::timeout(patience, connected).await??,
                 None => connected.await?,
             };
-            Ok(AsyncIoTokioAsStd(stream))
+            let (answers, queries) = stream.into_split();
+            Ok(AsyncIoTokioAsStd(join(answers.take(MOST_BYTES), queries)))
         })
     }
 

@@ -11,6 +11,7 @@ use super::*;
 
 const A: u16 = 1;
 const AAAA: u16 = 28;
+const NS: u16 = 2;
 const NXDOMAIN: u8 = 3;
 /// 2001:db8::1.
 const DOCUMENTATION: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -78,13 +79,18 @@ fn an_answer_to_another_query_is_ignored() {
 
 #[test]
 fn a_truncated_answer_is_fetched_by_tcp() {
-    let outcome = ask(|query, _| {
-        let mut truncated = without_records(query, 0);
-        truncated[2] |= 0x02;
-        vec![truncated]
-    });
+    let outcome = ask(|query, _| vec![truncated(query)]);
     // The test's server answers all queries by TCP so.
     assert_eq!(outcome, Ok(vec![[192, 0, 2, 77].into()]));
+}
+
+#[test]
+fn an_answer_of_many_servers_and_addresses_takes_little_memory() {
+    let before = most_memory();
+    let outcome = ask_by_tcp(|query, _| vec![referral_with_addresses(query)]);
+    let grown = most_memory() - before;
+    assert!(grown < 64 << 20, "{grown} bytes");
+    assert_eq!(outcome, Err(Failure::Nonsense("cut short")));
 }
 
 /// A server that sends its clients from name to name would otherwise hold them for as long as it likes.
@@ -157,7 +163,6 @@ fn an_address_that_no_server_can_have_is_left_out() {
 #[test]
 fn a_server_that_only_refers_to_others_refuses_unless_there_is_no_such_name() {
     fn answers<const CODE: u8>(query: &[u8], _: u16) -> Vec<Vec<u8>> {
-        const NS: u16 = 2;
         let mut referral = found(query, NS, &[0xc0, 12]);
         referral[3] |= CODE;
         // The record is one about authority.
@@ -174,6 +179,23 @@ fn ask(answers: Answers) -> Result<Vec<IpAddr>, Failure> {
 }
 
 fn ask_within(time: Duration, answers: Answers) -> Result<Vec<IpAddr>, Failure> {
+    ask_both(time, answers, other_address)
+}
+
+/// Answers a query by TCP.
+fn other_address(query: &[u8], family: u16) -> Vec<Vec<u8>> {
+    vec![match family {
+        A => found(query, A, &[192, 0, 2, 77]),
+        _ => without_records(query, 0),
+    }]
+}
+
+/// Asks a server whose answers by UDP are truncated.
+fn ask_by_tcp(answers: Answers) -> Result<Vec<IpAddr>, Failure> {
+    ask_both(SERVER_TIME, |query, _| vec![truncated(query)], answers)
+}
+
+fn ask_both(time: Duration, by_udp: Answers, by_tcp: Answers) -> Result<Vec<IpAddr>, Failure> {
     on_runtime(async {
         let (udp, tcp) = sockets().await;
         let port = udp.local_addr().unwrap().port();
@@ -183,8 +205,8 @@ fn ask_within(time: Duration, answers: Answers) -> Result<Vec<IpAddr>, Failure> 
         };
         tokio::select! {
             outcome = question.ask() => outcome,
-            () = serve_udp(udp, answers) => unreachable!(),
-            () = serve_tcp(tcp) => unreachable!(),
+            () = serve_udp(udp, by_udp) => unreachable!(),
+            () = serve_tcp(tcp, by_tcp) => unreachable!(),
         }
     })
 }
@@ -226,19 +248,18 @@ async fn serve_udp(socket: UdpSocket, answers: Answers) {
     }
 }
 
-async fn serve_tcp(listener: TcpListener) {
+async fn serve_tcp(listener: TcpListener, answers: Answers) {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
         tokio::spawn(async move {
             while let Ok(len) = stream.read_u16().await {
                 let mut query = vec![0; len.into()];
                 stream.read_exact(&mut query).await.unwrap();
-                let answer = match family(&query) {
-                    A => found(&query, A, &[192, 0, 2, 77]),
-                    _ => without_records(&query, 0),
-                };
-                stream.write_u16(answer.len() as u16).await.unwrap();
-                stream.write_all(&answer).await.unwrap();
+                for answer in answers(&query, family(&query)) {
+                    let length = (answer.len() as u16).to_be_bytes();
+                    // The client may have left.
+                    let _ = stream.write_all(&[&length, &answer[..]].concat()).await;
+                }
             }
         });
     }
@@ -268,16 +289,46 @@ fn without_records(query: &[u8], code: u8) -> Vec<u8> {
     answer
 }
 
+fn truncated(query: &[u8]) -> Vec<u8> {
+    let mut answer = without_records(query, 0);
+    answer[2] |= 0x02;
+    answer
+}
+
 fn found(query: &[u8], family: u16, address: &[u8]) -> Vec<u8> {
     let mut answer = without_records(query, 0);
     answer[7] = 1;
-    // The name of the question, this type, class IN, one minute.
-    answer.extend([0xc0, 12]);
-    answer.extend(family.to_be_bytes());
-    answer.extend([0, 1, 0, 0, 0, 60]);
-    answer.extend((address.len() as u16).to_be_bytes());
-    answer.extend(address);
+    answer.extend(record(family, address));
     answer
+}
+
+/// A record of the name of the question: this type, class IN, one minute.
+fn record(family: u16, data: &[u8]) -> Vec<u8> {
+    let [high, low] = family.to_be_bytes();
+    let length = data.len() as u8;
+    [&[0xc0, 12, high, low, 0, 1, 0, 0, 0, 60, 0, length], data].concat()
+}
+
+/// The longest answer that names a server as often as that server's addresses.
+fn referral_with_addresses(query: &[u8]) -> Vec<u8> {
+    const EACH: u16 = 2_100;
+    let mut answer = without_records(query, 0);
+    answer[8..10].copy_from_slice(&EACH.to_be_bytes());
+    answer[10..12].copy_from_slice(&EACH.to_be_bytes());
+    // The server's name is that of the domain.
+    let server = [0xc0, 12 + 4];
+    answer.extend(record(NS, &server).repeat(EACH.into()));
+    let address = [&server, &record(A, &[192, 0, 2, 1])[2..]].concat();
+    answer.extend(address.repeat(EACH.into()));
+    answer
+}
+
+/// The most memory that this process has had so far, in bytes.
+fn most_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    kilobytes.unwrap().parse::<usize>().unwrap() << 10
 }
 
 /// Says that the name stands for itself.

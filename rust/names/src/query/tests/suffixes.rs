@@ -71,7 +71,7 @@ fn ask_with_search(
         tokio::select! {
             outcome = question.ask() => outcome,
             () = serve_udp(udp, answers) => unreachable!(),
-            () = serve_tcp(tcp) => unreachable!(),
+            () = serve_tcp(tcp, other_address) => unreachable!(),
         }
     })
 }
