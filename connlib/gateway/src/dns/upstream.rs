@@ -11,7 +11,7 @@ use hickory_resolver::{
     Hosts,
     config::{NameServerConfig, ResolverConfig, ResolverOpts},
     lookup::Lookup,
-    net::{NetError, runtime::TokioRuntimeProvider},
+    net::NetError,
     proto::{op::Query, rr::domain::usage},
 };
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use super::{
     exchange::exchange,
     message::{Question, Response},
 };
-use convoy_network::names::{servers::Servers, special, system};
+use convoy_network::names::{special, system};
 
 /// Where names of this host are defined.
 const HOSTS: &str = "/etc/hosts";
@@ -57,7 +57,7 @@ pub(super) struct Source {
 
 /// Looks names up: those of this host at once, all others by servers that are asked one after the other.
 pub(super) struct Resolvers {
-    servers: Servers<TokioRuntimeProvider>,
+    servers: system::SystemServers,
     hosts: Arc<Hosts>,
 }
 

@@ -1,5 +1,6 @@
 //! Looks names up inside a tunnel, by its own name servers alone.
 
+pub mod bounded;
 pub mod servers;
 pub mod special;
 pub mod system;
@@ -30,6 +31,7 @@ use tokio::{
 };
 
 use super::{Answer, Family, OpenSockets, SocketKind};
+use bounded::Bounded;
 use servers::Servers;
 
 /// How long the addresses of one family are waited for once those of the other are there (RFC 8305 §3).
@@ -53,7 +55,7 @@ pub struct NameServers {
 /// Looks names up with sockets that `P` makes.
 pub struct Names<P: RuntimeProvider> {
     /// None if there are none to be asked.
-    servers: Option<Servers<P>>,
+    servers: Option<Servers<Bounded<P>>>,
     /// Domains that complete a name.
     search: Vec<Name>,
     families: [bool; 2],
@@ -78,9 +80,9 @@ impl<P: RuntimeProvider> Names<P> {
             let connections = config.connections.iter_mut();
             connections.for_each(|it| it.port = server.port());
             let config = ResolverConfig::from_parts(None, Vec::new(), vec![config]);
-            let mut builder = Resolver::builder_with_config(config, sockets.clone());
+            let mut builder = Resolver::builder_with_config(config, Bounded(sockets.clone()));
             let options = builder.options_mut();
-            Servers::<P>::limit(options);
+            Servers::<Bounded<P>>::limit(options);
             options.cache_size = MOST_REMEMBERED;
             options.use_hosts_file = ResolveHosts::Never;
             // The answers are short, and some routers drop queries with extensions.
@@ -126,7 +128,11 @@ impl<P: RuntimeProvider> Names<P> {
     }
 
     /// The addresses of a whole name, of the families that the tunnel has.
-    async fn addresses(&self, servers: &Servers<P>, name: &Name) -> Result<Vec<IpAddr>, NetError> {
+    async fn addresses(
+        &self,
+        servers: &Servers<Bounded<P>>,
+        name: &Name,
+    ) -> Result<Vec<IpAddr>, NetError> {
         let of = |kind| addresses(servers, name, kind);
         match self.families {
             [true, false] => of(RecordType::A).await,
@@ -154,7 +160,7 @@ fn completed(name: &Name, search: &[Name]) -> Vec<Name> {
 
 /// A name's addresses of one family. That there is no such name is an error.
 async fn addresses<P: RuntimeProvider>(
-    servers: &Servers<P>,
+    servers: &Servers<Bounded<P>>,
     name: &Name,
     kind: RecordType,
 ) -> Result<Vec<IpAddr>, NetError> {

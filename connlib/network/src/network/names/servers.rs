@@ -13,7 +13,7 @@ use hickory_resolver::{
     lookup::Lookup,
     net::{DnsError, NetError},
     proto::{
-        op::ResponseCode,
+        op::{Message, ResponseCode},
         rr::{Name, RecordType},
     },
 };
@@ -25,6 +25,12 @@ const PATIENCE: Duration = Duration::from_millis(2_500);
 const ROUNDS: u32 = 2;
 /// Time for which a server that was silent is asked last.
 const REMEMBERED: Duration = Duration::from_secs(30);
+
+/// Bytes of a long answer: one that no datagram without EDNS carries (RFC 1035, section 2.3.4).
+const LONG: usize = 512;
+/// Bytes of long answers after which a server's answers are forgotten: a resolver bounds the number of those that it
+/// remembers, and needs up to fifty times as many bytes for each.
+const MOST_LONG: usize = 256 << 10;
 
 /// A resolver for each name server, in their order.
 pub struct Servers<P: ConnectionProvider>(Vec<Server<P>>);
@@ -44,6 +50,8 @@ struct State {
     answered: Option<Instant>,
     /// Time at which it was last found silent.
     silent: Option<Instant>,
+    /// Bytes of its long answers since all were forgotten.
+    long: usize,
 }
 
 impl<P: ConnectionProvider> Servers<P> {
@@ -111,6 +119,9 @@ impl<P: ConnectionProvider> Server<P> {
     /// Asks it for a name's records. If it only refers to other servers, it has refused.
     async fn lookup(&self, name: Name, kind: RecordType) -> Result<Lookup, NetError> {
         let found = self.resolver.lookup(name, kind).await;
+        if self.state().has_too_many_long(length(&found)) {
+            self.resolver.clear_cache();
+        }
         found.map_err(|error| match is_referral(&error) {
             true => DnsError::ResponseCode(ResponseCode::Refused).into(),
             false => error,
@@ -135,6 +146,35 @@ impl State {
             self.silent = Some(now);
         }
     }
+
+    /// Counts an answer of this length, which may be one that was remembered; returns whether all are to be forgotten.
+    fn has_too_many_long(&mut self, length: usize) -> bool {
+        if length > LONG {
+            self.long += length;
+        }
+        let has_too_many = self.long > MOST_LONG;
+        if has_too_many {
+            self.long = 0;
+        }
+        has_too_many
+    }
+}
+
+/// The length of what a resolver remembers of an answer, as a message.
+fn length(found: &Result<Lookup, NetError>) -> usize {
+    let encoded = match found {
+        Ok(found) => found.message().to_vec(),
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+            let mut message = Message::query();
+            let authorities = none.authorities.iter().flat_map(|it| it.iter());
+            message.authorities = authorities.cloned().collect();
+            let servers = none.ns.iter().flat_map(|it| it.iter());
+            message.additionals = servers.flat_map(|it| it.glue.iter().cloned()).collect();
+            message.to_vec()
+        }
+        Err(_) => return 0,
+    };
+    encoded.map_or(usize::from(u16::MAX), |it| it.len())
 }
 
 /// Whether nothing has come from a server.

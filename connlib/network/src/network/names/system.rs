@@ -9,18 +9,21 @@ use std::{
 };
 
 use hickory_resolver::{
-    Hosts, TokioResolver,
+    Hosts, Resolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
     net::{NetError, runtime::TokioRuntimeProvider},
     system_conf::parse_resolv_conf,
 };
 
-use super::servers::Servers;
+use super::{bounded::Bounded, servers::Servers};
 
 /// The file that names the servers of this host.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The port of name servers, unless their addresses have another.
 const PORT: u16 = 53;
+
+/// The name servers of this host.
+pub type SystemServers = Servers<Bounded<TokioRuntimeProvider>>;
 
 /// Facts of a file that change when it is written or replaced: inode, length, and time in seconds and nanoseconds.
 pub type Stamp = (u64, u64, i64, i64);
@@ -51,18 +54,18 @@ pub fn servers(
     config: &ResolverConfig,
     mut options: ResolverOpts,
     hosts: &Arc<Hosts>,
-) -> Result<Servers<TokioRuntimeProvider>, NetError> {
+) -> Result<SystemServers, NetError> {
     // They are read once.
     options.use_hosts_file = ResolveHosts::Never;
     // As the C library does once a server does not know extensions: it tells by many words, or none.
     options.edns0 = false;
-    Servers::<TokioRuntimeProvider>::limit(&mut options);
+    SystemServers::limit(&mut options);
     let resolver = |server: &NameServerConfig| {
         let port = server.connections.first().map_or(PORT, |it| it.port);
         let at = SocketAddr::new(server.ip, port);
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![server.clone()]);
-        let provider = TokioRuntimeProvider::default();
-        let mut builder = TokioResolver::builder_with_config(config, provider);
+        let provider = Bounded(TokioRuntimeProvider::default());
+        let mut builder = Resolver::builder_with_config(config, provider);
         builder.options_mut().clone_from(&options);
         let mut resolver = builder.build()?;
         resolver.set_hosts(Arc::clone(hosts));

@@ -11,7 +11,11 @@ use hickory_resolver::{
         rr::{RData, Record, rdata::NS},
     },
 };
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::Instant,
+};
 
 use super::*;
 use crate::network::Host;
@@ -31,6 +35,8 @@ enum Answers {
     Internal(&'static Answers),
     /// For IPv4 so; it ignores questions for IPv6.
     Silent6(&'static Answers),
+    /// With so many addresses.
+    Many(u8),
     /// From a zone of names, each with the last bytes of its addresses of IPv4 and of IPv6; no other name exists.
     Zone(&'static [(&'static str, Option<u8>, Option<u8>)]),
     Never,
@@ -57,6 +63,41 @@ impl Server {
                         .await
                         .unwrap();
                 }
+            }
+        });
+        Self { at, questions }
+    }
+
+    /// A server whose answers by UDP are truncated; counts questions by TCP.
+    async fn start_by_tcp(answer: fn(&[u8]) -> Vec<u8>) -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (at, questions) = (tcp.local_addr().unwrap(), Arc::default());
+        let udp = UdpSocket::bind(at).await.unwrap();
+        let counted: Arc<AtomicUsize> = Arc::clone(&questions);
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            while let Ok((length, from)) = udp.recv_from(&mut buffer).await {
+                let mut message = Message::from_vec(&buffer[..length]).unwrap();
+                message.metadata.message_type = MessageType::Response;
+                message.metadata.truncation = true;
+                let answer = message.to_vec().unwrap();
+                udp.send_to(&answer, from).await.unwrap();
+            }
+        });
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = tcp.accept().await {
+                let counted = Arc::clone(&counted);
+                tokio::spawn(async move {
+                    while let Ok(length) = stream.read_u16().await {
+                        let mut query = vec![0; length.into()];
+                        stream.read_exact(&mut query).await.unwrap();
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        let answer = answer(&query);
+                        let length = (answer.len() as u16).to_be_bytes();
+                        // The client may have left.
+                        let _ = stream.write_all(&[&length, &answer[..]].concat()).await;
+                    }
+                });
             }
         });
         Self { at, questions }
@@ -102,6 +143,12 @@ fn answer(mut message: Message, answers: Answers) -> Option<Message> {
         Answers::Never => return None,
         Answers::OnlyIpv4(_) if !is_v4 => return None,
         Answers::Code(code) => message.metadata.response_code = code,
+        Answers::Many(count) => {
+            for byte in 0..count {
+                let data = RData::A(std::net::Ipv4Addr::new(192, 0, 2, byte).into());
+                message.add_answer(Record::from_rdata(host.clone(), 60, data));
+            }
+        }
         Answers::With(byte) | Answers::OnlyIpv4(byte) => {
             let data = match is_v4 {
                 true => RData::A(std::net::Ipv4Addr::new(192, 0, 2, byte).into()),
@@ -360,4 +407,66 @@ async fn the_servers_of_this_host_are_asked_without_extensions() {
     let name = Name::from_ascii("a.example.").unwrap();
     let found = servers.lookup(name, RecordType::A).await.unwrap();
     assert_eq!(found.answers().len(), 1);
+}
+
+/// Those of names that a client makes up would otherwise take a gigabyte, as each may have 64 KiB.
+#[tokio::test]
+async fn many_long_answers_are_not_remembered_and_short_ones_are() {
+    fn many<const COUNT: u8>(query: &[u8]) -> Vec<u8> {
+        let query = Message::from_vec(query).unwrap();
+        answer(query, Answers::Many(COUNT))
+            .unwrap()
+            .to_vec()
+            .unwrap()
+    }
+    for (server, is_remembered) in [
+        (Server::start_by_tcp(many::<1>).await, true),
+        (Server::start_by_tcp(many::<64>).await, false),
+    ] {
+        let servers = NameServers {
+            servers: vec![server.at],
+            families: vec![Family::V4],
+            ..NameServers::default()
+        };
+        let names = Names::new(&servers, TokioRuntimeProvider::default()).unwrap();
+        for number in 0..400 {
+            let (found, _) = first_of(&names, &format!("{number}.example.")).await;
+            assert_eq!(found, v4(0), "{number}");
+        }
+        let before = server.questions();
+        first_of(&names, "0.example.").await;
+        assert_eq!(server.questions() == before, is_remembered);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_many_servers_and_addresses_takes_little_memory() {
+    let server = Server::start_by_tcp(referral_with_addresses).await;
+    let names = names(&[&server]);
+    let before = most_memory();
+    let found = names.resolve("host.example.", 80).await;
+    assert!(found.is_err(), "{found:?}");
+    let grown = most_memory() - before;
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
+/// The longest answer to a question that names a server, and that server's address, as often.
+fn referral_with_addresses(query: &[u8]) -> Vec<u8> {
+    const EACH: u16 = 2_100;
+    // The domain of the question's name, "host.example.".
+    const SERVER: [u8; 2] = [0xc0, 12 + 5];
+    let count = EACH.to_be_bytes();
+    let head = [&query[..2], &[0x80, 0x80, 0, 1, 0, 0], &count, &count].concat();
+    let server = [&[0xc0, 12, 0, 2, 0, 1, 0, 0, 0, 60, 0, 2], &SERVER[..]].concat();
+    let address = [&SERVER[..], &[0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]].concat();
+    let many = |record: Vec<u8>| record.repeat(EACH.into());
+    [head, query[12..].to_vec(), many(server), many(address)].concat()
+}
+
+/// The most memory that this process has had so far, in bytes.
+fn most_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    kilobytes.unwrap().parse::<usize>().unwrap() << 10
 }
