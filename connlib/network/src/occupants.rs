@@ -8,7 +8,10 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{expiry::Expiry, shares::Share};
@@ -60,7 +63,7 @@ pub struct Occupants(Arc<Mutex<State>>);
 pub struct Occupant {
     all: Occupants,
     holder: Holder,
-    serial: u64,
+    serial: Arc<AtomicU64>,
 }
 
 /// Maps of std, as others choose their keys.
@@ -83,6 +86,8 @@ struct Group {
 #[derive(Debug)]
 struct Entry {
     flow: Arc<Expiry>,
+    /// Its number among the holder's flows, which changes when it is spared.
+    serial: Arc<AtomicU64>,
     /// When it was used before its last turn.
     seen: u64,
     /// Given back with the place.
@@ -92,12 +97,14 @@ struct Entry {
 impl Occupants {
     /// Adds a flow.
     pub fn add(&self, holder: Holder, flow: &Arc<Expiry>, share: Option<Share>) -> Occupant {
+        let serial = Arc::default();
         let entry = Entry {
             flow: Arc::clone(flow),
+            serial: Arc::clone(&serial),
             seen: flow.last(),
             _share: share,
         };
-        let serial = self.state().add(holder, entry);
+        self.state().add(holder, entry);
         let all = self.clone();
         Occupant {
             all,
@@ -148,19 +155,27 @@ impl Occupants {
     }
 }
 
+impl Entry {
+    fn move_to(self, serial: u64, flows: &mut BTreeMap<u64, Self>) {
+        self.serial.store(serial, Ordering::Relaxed);
+        flows.insert(serial, self);
+    }
+}
+
 impl Drop for Occupant {
     fn drop(&mut self) {
-        let removed = self.all.state().remove(self.holder, self.serial);
+        let mut state = self.all.state();
+        let removed = state.remove(self.holder, self.serial.load(Ordering::Relaxed));
+        drop(state);
         drop(removed);
     }
 }
 
 impl State {
-    fn add(&mut self, holder: Holder, entry: Entry) -> u64 {
+    fn add(&mut self, holder: Holder, entry: Entry) {
         self.serial += 1;
         let serial = self.serial;
-        self.change(holder, |flows| flows.insert(serial, entry));
-        serial
+        self.change(holder, |flows| entry.move_to(serial, flows));
     }
 
     fn remove(&mut self, holder: Holder, serial: u64) -> Option<Entry> {
@@ -189,7 +204,7 @@ impl State {
                 }
                 let mut used = first.remove();
                 used.seen = used.flow.last();
-                flows.insert(serial + chance, used);
+                used.move_to(serial + chance, flows);
             }
             flows.first_key_value().map(|(serial, _)| *serial)
         });

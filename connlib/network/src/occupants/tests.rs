@@ -85,6 +85,19 @@ async fn a_flow_that_is_in_use_outlasts_newer_ones_that_are_not() {
     assert!(!call.is_replaced());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_flow_that_outlasted_others_gives_its_place_back_when_it_ends() {
+    let mut table = Table::new(2);
+    table.admit(holder(0, 1));
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    table.held[0].1.question();
+    table.admit(holder(0, 1));
+    table.admit(holder(0, 1));
+    assert!(!table.held[0].1.is_replaced());
+    table.held.remove(0);
+    assert_eq!(table.all.count(), table.held.len());
+}
+
 #[test]
 fn no_room_is_no_room() {
     let flow = Arc::new(Expiry::of_datagrams());
