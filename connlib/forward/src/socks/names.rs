@@ -17,6 +17,9 @@ const MAX_NAMES: usize = 64;
 const NAME_LIFE: Duration = Duration::from_secs(60);
 /// Names that are looked up at once: for another one, the oldest look-up is given up.
 const MAX_LOOKUPS: usize = 64;
+/// Names that are looked up at once where there is no memory for datagrams that wait, which others may have. This bounds
+/// the look-ups of all associations.
+const FEW_LOOKUPS: usize = 4;
 /// Datagrams that wait for one name.
 const MAX_EARLY: usize = 64;
 /// Bytes that wait for one name; [`Waiting`](convoy_network::waiting::Waiting) bounds those of all names.
@@ -89,18 +92,19 @@ impl Names {
                 return Route::To(address);
             }
         }
+        let held = early.hold(datagram, class);
+        if held.is_none() {
+            counters.refuse(Refusal::TooMuchWaiting);
+            counters.drop_datagrams(1);
+            if self.pending.len() >= FEW_LOOKUPS {
+                return Route::Waits;
+            }
+        }
         let waiting = self.look_up(name, counters);
         let bytes: usize = waiting.iter().map(|it| it.len()).sum();
-        if waiting.len() >= MAX_EARLY || bytes + datagram.len() > MAX_EARLY_BYTES {
-            counters.drop_datagrams(1);
-            return Route::Waits;
-        }
-        match early.hold(datagram, class) {
-            Some(held) => waiting.push(held),
-            None => {
-                counters.refuse(Refusal::TooMuchWaiting);
-                counters.drop_datagrams(1);
-            }
+        match waiting.len() >= MAX_EARLY || bytes + datagram.len() > MAX_EARLY_BYTES {
+            true => counters.drop_datagrams(held.iter().count()),
+            false => waiting.extend(held),
         }
         Route::Waits
     }
@@ -247,6 +251,25 @@ mod tests {
         assert_eq!(scene.route(&name(0), b"x"), Route::To(target(7)));
         let (_, waited) = scene.names.found(name(1), Err(Refusal::UnknownName));
         assert_eq!(bytes(&waited), [b"short"]);
+    }
+
+    #[test]
+    fn few_names_are_looked_up_for_which_no_datagram_can_wait() {
+        let mut scene = Scene::default();
+        let waiting = scene.waiting.clone();
+        let hold = || waiting.hold(0, &[0; 10_000], 0);
+        let mut all: Vec<_> = std::iter::from_fn(hold).collect();
+        for number in 0..MAX_LOOKUPS {
+            assert_eq!(scene.route(&name(number), &[0; 10_000]), Route::Waits);
+        }
+        let first: Vec<_> = (0..FEW_LOOKUPS).map(name).collect();
+        assert_eq!(scene.asked(), first);
+        assert_eq!(scene.dropped(), MAX_LOOKUPS as u64);
+        let refused = scene.counters.totals().refused(Refusal::TooMuchWaiting);
+        assert_eq!(refused, MAX_LOOKUPS as u64);
+        all.pop();
+        assert_eq!(scene.route(&name(7), b"x"), Route::Waits);
+        assert_eq!(scene.asked(), [name(7)]);
     }
 
     #[test]

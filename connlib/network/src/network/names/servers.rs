@@ -43,7 +43,7 @@ pub struct Server<P: ConnectionProvider> {
     state: Mutex<State>,
 }
 
-/// Knowledge of whether a server answers.
+/// Knowledge of a server's answers.
 #[derive(Clone, Copy, Default)]
 struct State {
     /// Time of its last answer, whatever that was.
