@@ -24,7 +24,7 @@ use convoy_network::{
 use nix::errno::Errno;
 use tokio::task::JoinSet;
 
-use crate::{access::Access, lookups::Lookups};
+use crate::{access::Access, lookups::Lookups, socks::TargetCount};
 use clients::Clients;
 use context::{Context, Shared};
 
@@ -49,7 +49,7 @@ pub struct Limits {
     /// Connections of all rules. Half of them are divided evenly among the rules, which can count on these. One client
     /// gets at most 64 of 81 that its rule may have.
     pub connections: usize,
-    /// UDP flows of all rules; a new one replaces the oldest of the holder that has most.
+    /// UDP flows of all rules, and associations of SOCKS5; a new one replaces the oldest of the holder that has most.
     pub flows: usize,
 }
 
@@ -111,6 +111,7 @@ impl Forwarder {
             flows: Occupants::default(),
             most_flows: limits.flows,
             waiting: Waiting::default(),
+            targets: TargetCount::default(),
             lookups: Lookups::default(),
         };
         Self {

@@ -25,8 +25,9 @@ use fast_socks5::{
 use tokio::time::timeout;
 
 use crate::{lingering, login::Login};
-pub(crate) use networks::{Networks, Rule};
+pub(crate) use networks::{Flows, Networks, Rule};
 use refusal::{Request, reason, refuse};
+pub(crate) use targets::TargetCount;
 
 /// Time limit for a client to complete its request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);

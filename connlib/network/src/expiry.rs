@@ -14,6 +14,8 @@ use tokio::{
 const ONCE: Duration = Duration::from_secs(30);
 /// The same of a stream (RFC 4787, REQ-5: at least two minutes).
 const STREAM: Duration = Duration::from_secs(180);
+/// An association of SOCKS5: some clients never close its connection.
+const ASSOCIATION: Duration = STREAM;
 /// A flow of echo requests (RFC 5508, REQ-2: at least one minute).
 const ECHOES: Duration = Duration::from_secs(60);
 /// Answers that come later than this after the flow's beginning are a stream's, as in conntrack.
@@ -43,6 +45,11 @@ impl Expiry {
     /// Begins a flow of datagrams now.
     pub fn of_datagrams() -> Self {
         Self::with(ONCE, STREAM)
+    }
+
+    /// Begins an association of SOCKS5 now, before its first datagram.
+    pub fn of_association() -> Self {
+        Self::with(ASSOCIATION, ASSOCIATION)
     }
 
     /// Begins a flow of echo requests now.

@@ -16,6 +16,7 @@ use super::{clients::Clients, service::Service};
 use crate::{
     access::Access,
     lookups::{Lookups, OfClient},
+    socks::TargetCount,
 };
 
 /// State that all rules share.
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) flows: Occupants,
     pub(super) most_flows: usize,
     pub(super) waiting: Waiting,
+    pub(super) targets: TargetCount,
     pub(super) lookups: Lookups,
 }
 

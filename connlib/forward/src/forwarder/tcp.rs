@@ -137,6 +137,12 @@ impl Context {
                         waiting: &self.shared.waiting,
                         group: self.rule,
                     },
+                    flows: socks::Flows {
+                        all: &self.shared.flows,
+                        client: self.holder_of_flows(address.ip()),
+                        most: self.shared.most_flows,
+                        targets: &self.shared.targets,
+                    },
                 };
                 socks::serve(client, address.ip(), login.as_ref(), networks, rule).await
             }

@@ -4,22 +4,20 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
+    pin::pin,
+    sync::Arc,
 };
 
 use convoy_network::{
     Datagrams, Network, Sent, Train,
     counters::{Counters, Refusal},
     dial::{Target, reason, resolve, settle},
+    expiry::Expiry,
     with_batch,
 };
 use fast_socks5::{new_udp_header, util::target_addr::TargetAddr};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{
-    io::AsyncReadExt,
-    task::yield_now,
-    time::{Instant, sleep_until},
-};
+use tokio::{io::AsyncReadExt, task::yield_now};
 
 use super::{
     datagram,
@@ -29,10 +27,8 @@ use super::{
     targets::Targets,
 };
 
-/// An association ends after this time without datagrams, although its connection lasts: some clients never close it.
-const IDLE_LIMIT: Duration = Duration::from_secs(180);
-
-/// Passes datagrams on until the client closes its connection, or sends and receives none for a while.
+/// Passes datagrams on until the client closes its connection, or sends and receives none for a while, or another flow
+/// takes the place of this one.
 pub(super) async fn serve(
     request: Request<'_>,
     announced: &TargetAddr,
@@ -41,7 +37,12 @@ pub(super) async fn serve(
     networks: Networks<'_>,
     rule: Rule<'_>,
 ) -> Result<(), Refusal> {
-    let opened = Association::open(announced, near, client, networks).await;
+    let expiry = Arc::new(Expiry::of_association());
+    let Some(_place) = rule.flows.admit(&expiry) else {
+        return Err(refuse(request, Refusal::TooMany).await);
+    };
+    let targets = Targets::of(rule.flows.targets);
+    let opened = Association::open(announced, near, client, networks, targets).await;
     let (mut association, address) = match opened {
         Ok(opened) => opened,
         Err(error) => return Err(refuse(request, reason(&error)).await),
@@ -53,9 +54,12 @@ pub(super) async fn serve(
     tokio::select! {
         // Its end ends the association; nothing else may come.
         _ = connection.read(&mut byte) => {}
-        () = association.run(networks.far, rule) => {}
+        () = association.run(networks.far, rule, &expiry) => {}
     }
-    Ok(())
+    match expiry.is_replaced() {
+        true => Err(Refusal::Replaced),
+        false => Ok(()),
+    }
 }
 
 struct Association {
@@ -89,6 +93,7 @@ impl Association {
         near: IpAddr,
         client: IpAddr,
         networks: Networks<'_>,
+        targets: Targets,
     ) -> io::Result<(Self, SocketAddr)> {
         let near = open(networks.near, near).await?;
         let address = near.local_addr()?;
@@ -108,7 +113,7 @@ impl Association {
             routes: Routes {
                 client,
                 port,
-                targets: Targets::default(),
+                targets,
                 names: Names::default(),
                 latest: None,
             },
@@ -116,16 +121,17 @@ impl Association {
         Ok((association, address))
     }
 
-    async fn run(&mut self, far: &dyn Network, rule: Rule<'_>) {
+    async fn run(&mut self, far: &dyn Network, rule: Rule<'_>, expiry: &Expiry) {
         let counters = rule.counters;
         let Self { sockets, routes } = self;
         // A name that takes long holds up nothing else.
         let mut lookups = FuturesUnordered::new();
+        let mut expired = pin!(expiry.reached());
         loop {
-            let expires = Instant::now() + IDLE_LIMIT;
             // Receiving fails only if there is nothing: these sockets do not ask for other errors.
             let _: io::Result<()> = tokio::select! {
                 ready = sockets.near.readable() => ready.and_then(|()| {
+                    expiry.question();
                     let forwarded = sockets.forward(routes, far, rule);
                     lookups.extend(routes.names.unasked().map(|it| look_up(far, it)));
                     forwarded
@@ -137,12 +143,14 @@ impl Association {
                     Ok(())
                 }
                 ready = sockets.far_v4.readable() => {
+                    expiry.answer();
                     ready.and_then(|()| sockets.answer(&sockets.far_v4, routes, counters))
                 }
                 socket = readable(sockets.far_v6.as_ref()) => {
+                    expiry.answer();
                     sockets.answer(socket, routes, counters)
                 }
-                () = sleep_until(expires) => return,
+                () = &mut expired => return,
             };
             yield_now().await;
         }

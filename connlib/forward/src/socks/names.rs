@@ -76,7 +76,9 @@ impl Names {
         (datagram, class): (&[u8], u8),
         rule: Rule<'_>,
     ) -> Route {
-        let Rule { counters, early } = rule;
+        let Rule {
+            counters, early, ..
+        } = rule;
         let now = Instant::now();
         if let Some(known) = self.known.get_mut(name) {
             known.used = now;
@@ -183,10 +185,14 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use convoy_network::{
+        occupants::{Holder, Occupants},
+        waiting::{Part, Waiting},
+    };
     use tokio::{sync::oneshot::error::TryRecvError, time::advance};
 
     use super::*;
-    use convoy_network::waiting::{Part, Waiting};
+    use crate::socks::{Flows, TargetCount};
 
     fn target(number: u16) -> SocketAddr {
         ([192, 0, 2, 1], number).into()
@@ -216,8 +222,18 @@ mod tests {
                 waiting: &self.waiting,
                 group: 0,
             };
+            let flows = Flows {
+                all: &Occupants::default(),
+                client: Holder::of_peer(0, 0),
+                most: 0,
+                targets: &TargetCount::default(),
+            };
             let counters = &self.counters;
-            let rule = Rule { counters, early };
+            let rule = Rule {
+                counters,
+                early,
+                flows,
+            };
             self.names.route(name, (datagram, 7), rule)
         }
 

@@ -182,6 +182,33 @@ async fn an_association_without_datagrams_ends_although_its_connection_lasts() {
     scene.until(|totals| totals.closed == 1).await;
 }
 
+/// Each takes four descriptors, where a connection takes two.
+#[tokio::test]
+async fn an_association_is_a_flow_and_the_oldest_of_the_client_that_has_most_gives_way() {
+    let limits = Limits {
+        flows: 3,
+        ..Limits::default()
+    };
+    let scene = Scene::with(Service::Socks5(None), Vec::new(), limits, host()).await;
+    let (mut first, _) = associate(&scene).await;
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(associate(&scene).await);
+    }
+    assert_eq!(within(first.read(&mut [0])).await.unwrap(), 0);
+    drop(first);
+    scene.until_refused(Refusal::Replaced, 1).await;
+    let totals = scene.forwarder.totals();
+    assert_eq!((totals.opened, totals.closed), (4, 1));
+    // The newest one still works.
+    let (_, relay) = others[2];
+    let server = UdpSocket::bind(loopback()).await.unwrap();
+    let header = new_udp_header(server.local_addr().unwrap()).unwrap();
+    let client = UdpSocket::bind(loopback()).await.unwrap();
+    client.send_to(&header, relay).await.unwrap();
+    within(server.recv_from(&mut [0])).await.unwrap();
+}
+
 /// A connection that keeps an association, and where its datagrams go.
 pub(super) async fn associate(scene: &Scene) -> (TcpStream, SocketAddr) {
     let mut control = scene.connect().await;
