@@ -32,11 +32,12 @@ struct State {
 }
 
 impl Bound {
-    pub(super) fn new(at: SocketAddr) -> Self {
-        Self::with(at, None, usize::MAX, Arc::default())
+    /// For whoever sends to it; its memory is of a pool.
+    pub(super) fn new(at: SocketAddr, pool: &Arc<Pool>) -> Self {
+        Self::with(at, None, usize::MAX, Arc::clone(pool))
     }
 
-    /// For the datagrams of one flow, whose memory is of a pool.
+    /// For the datagrams of one flow.
     pub(super) fn flow(Tuple { local, remote }: Tuple, pool: &Arc<Pool>) -> Self {
         Self::with(local, Some(remote), KEPT_OF_FLOW, Arc::clone(pool))
     }

@@ -186,7 +186,7 @@ impl Table {
 
     pub(super) fn bind(&mut self, at: SocketAddr, owns: bool) -> io::Result<Arc<Bound>> {
         let at = bind(&self.bound, at, owns)?;
-        let bound = Arc::new(Bound::new(at));
+        let bound = Arc::new(Bound::new(at, &self.pool));
         self.bound.insert(at, Arc::clone(&bound));
         Ok(bound)
     }
@@ -273,4 +273,26 @@ fn any_port(is_free: impl Fn(&u16) -> bool) -> io::Result<u16> {
     let candidates = std::iter::repeat_with(|| FIRST_ANY_PORT + rand::random_range(0..ANY_PORTS));
     let port = candidates.take(MOST_TRIES).find(is_free);
     port.ok_or_else(|| Errno::EADDRNOTAVAIL.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{iter, net::Ipv4Addr};
+
+    use super::*;
+
+    #[test]
+    fn sockets_that_nobody_reads_hold_bounded_memory_and_each_takes_a_datagram() {
+        let mut table = Table::default();
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let mut fill = || {
+            let socket = table.bind(any, true).unwrap();
+            let push = || socket.push(any, 0, &[7; 1_400]).ok();
+            iter::from_fn(push).count()
+        };
+        let held: Vec<_> = (0..1_000).map(|_| fill()).collect();
+        assert!(held[0] > 100 && held.iter().all(|it| *it >= 1));
+        let bytes = held.iter().sum::<usize>() * 1_400;
+        assert!(bytes < 32 << 20, "{bytes}");
+    }
 }
