@@ -86,6 +86,7 @@ impl Gateway {
             answers: Answers::new(inlet.inside, known, settings.own),
             outside,
             connections: Connections::default(),
+            syns: Waiting::default(),
             flows_of_datagrams: Flows::default(),
             mappings: Mappings::default(),
             waiting: Waiting::default(),

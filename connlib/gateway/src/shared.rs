@@ -31,8 +31,11 @@ pub(super) struct Shared {
     pub(super) answers: Answers,
     pub(super) outside: Arc<dyn Network>,
     pub(super) connections: Connections,
+    /// Memory of SYNs that wait.
+    pub(super) syns: Waiting,
     pub(super) flows_of_datagrams: Flows,
     pub(super) mappings: Mappings,
+    /// Memory of datagrams that wait.
     pub(super) waiting: Waiting,
     pub(super) flows_of_echoes: Flows,
     pub(super) tcp: Counters,

@@ -21,7 +21,7 @@ use super::{
     shared::{CONNECT_LIMIT, Shared, refused},
 };
 use convoy_network::shares::Share;
-use convoy_network::{Listener, Stream, counters::Refusal, dial::reason};
+use convoy_network::{Listener, Stream, counters::Refusal, dial::reason, waiting::Early};
 use convoy_packet::{
     counters::Dropped,
     icmp::Unreachable,
@@ -44,7 +44,7 @@ struct Place {
 
 /// A SYN that waits.
 struct Syn {
-    packet: Box<[u8]>,
+    packet: Early,
     segment: Segment,
 }
 
@@ -77,6 +77,11 @@ pub(super) fn begin(
     match shared.admission.admit(ends, pending) {
         Ok((share, setting_up)) => {
             let peer = setting_up.peer();
+            let Some(kept) = shared.syns.hold(peer, packet.bytes, packet.class()) else {
+                // The peer sends it again.
+                refused(&shared.tcp, ends, Refusal::TooMuchWaiting);
+                return Ok(());
+            };
             let ticket = pending.add(setting_up);
             shared.connections.all().insert(ends, State::Connecting);
             let place = Place {
@@ -85,7 +90,7 @@ pub(super) fn begin(
                 peer,
             };
             let syn = Syn {
-                packet: packet.bytes.into(),
+                packet: kept,
                 segment,
             };
             flows.spawn(place.serve(syn, share, ticket));

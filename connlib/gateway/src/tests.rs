@@ -242,8 +242,17 @@ fn syn(ends: Ends, sequence: u32) -> Vec<u8> {
     segment(ends, SYN, sequence)
 }
 
+/// The same with data.
+fn long_syn(ends: Ends, length: usize) -> Vec<u8> {
+    segment_with(ends, SYN, 7, &vec![7; length])
+}
+
 fn segment(ends: Ends, flags: u8, sequence: u32) -> Vec<u8> {
-    let mut packet = vec![0; 60];
+    segment_with(ends, flags, sequence, &[])
+}
+
+fn segment_with(ends: Ends, flags: u8, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; 60 + payload.len()];
     let tuple = Tuple {
         local: ends.peer,
         remote: ends.target,
@@ -251,6 +260,7 @@ fn segment(ends: Ends, flags: u8, sequence: u32) -> Vec<u8> {
     let plain = Plain {
         flags,
         sequence,
+        payload,
         ..Plain::default()
     };
     let length = write_segment(&mut packet, tuple, plain);

@@ -25,6 +25,21 @@ async fn a_flood_of_syns_takes_neither_room_nor_answers_from_another_peer() {
     assert_eq!((refused(&scene), tcp.opened), (5, 0));
 }
 
+/// As those with data are, or those that were put together from fragments.
+#[tokio::test]
+async fn long_syns_that_wait_take_little_memory() {
+    let scene = Scene::new(Target::Silent);
+    for port in 1..=20 {
+        scene.send(&long_syn(outward(0, port), 60_000)).await;
+    }
+    let refused = |scene: &Scene| scene.tcp().refused(Refusal::TooMuchWaiting);
+    scene.until(|scene| refused(scene) == 12).await;
+    scene.until(|scene| scene.taken() == [8, 8]).await;
+    // Short ones of others still have room.
+    scene.send(&syn(outward(1, 1), 7)).await;
+    scene.until(|scene| scene.taken() == [9, 9]).await;
+}
+
 #[tokio::test]
 async fn connections_to_silent_hosts_keep_no_datagram_from_its_target() {
     let scene = Scene::new(Target::Silent);
