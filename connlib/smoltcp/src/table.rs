@@ -23,8 +23,8 @@ use super::{
 };
 use convoy_packet::{packet::is_unicast, segment::Tuple};
 
-/// Listeners, and datagram sockets.
-const MAX_BOUND: usize = 8192;
+/// Listeners, and datagram sockets: two for each association of a forwarder's clients, and those of look-ups.
+const MAX_BOUND: usize = 2 * 4_096 + 1_024;
 
 /// Ports that are given to those who ask for any.
 const FIRST_ANY_PORT: u16 = 32_768;
@@ -280,6 +280,15 @@ mod tests {
     use std::{iter, net::Ipv4Addr};
 
     use super::*;
+
+    #[test]
+    fn as_many_associations_as_there_may_be_leave_sockets_to_look_ups() {
+        let mut table = Table::default();
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let associations = 2 * convoy_network::forward::Limits::default().flows;
+        (0..associations).for_each(|_| drop(table.bind(any, true).unwrap()));
+        assert!(table.bind(any, true).is_ok());
+    }
 
     #[test]
     fn sockets_that_nobody_reads_hold_bounded_memory_and_each_takes_a_datagram() {
