@@ -285,7 +285,7 @@ mod tests {
     fn as_many_associations_as_there_may_be_leave_sockets_to_look_ups() {
         let mut table = Table::default();
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let associations = 2 * convoy_network::forward::Limits::default().flows;
+        let associations = 2 * convoy_forward::Limits::default().flows;
         (0..associations).for_each(|_| drop(table.bind(any, true).unwrap()));
         assert!(table.bind(any, true).is_ok());
     }
