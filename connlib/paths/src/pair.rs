@@ -85,8 +85,8 @@ pub struct Pair {
     pub source: Option<IpAddr>,
     /// The shortest round trip of the present round, or the last one of the path.
     pub round_trip: Option<Duration>,
-    /// Probes of this round, by their numbers and times.
-    sent: Vec<(u64, Duration)>,
+    /// Probes of this round, by their numbers, until they are answered, and times.
+    sent: Vec<(Option<u64>, Duration)>,
     replies: usize,
     /// Probes since the last reply, and the time of the first.
     unanswered: usize,
@@ -224,7 +224,7 @@ impl Pair {
         if self.sent.len() == MAX_PROBES {
             self.sent.remove(0);
         }
-        self.sent.push((id, now));
+        self.sent.push((Some(id), now));
         if self.unanswered == 0 {
             self.unanswered_since = now;
         }
@@ -240,13 +240,13 @@ impl Pair {
 
     /// Records a reply; returns whether it answers one of the probes.
     pub(crate) fn replied(&mut self, id: u64, source: Option<IpAddr>, now: Duration) -> bool {
-        let Some(nth) = self.sent.iter().position(|(sent, _)| *sent == id) else {
+        let mut sent = self.sent.iter_mut();
+        let Some((answered, at)) = sent.find(|(sent, _)| *sent == Some(id)) else {
             return false;
         };
         // A second reply to the probe is a copy.
-        let (_, at) = self.sent[nth];
-        self.sent[nth].0 = !id;
-        let round_trip = now.saturating_sub(at);
+        *answered = None;
+        let round_trip = now.saturating_sub(*at);
         // The best of a round, and later on the last.
         let is_first = self.replies == 0 || self.replies >= REPLIES;
         let shortest = self.round_trip.filter(|_| !is_first);
@@ -301,6 +301,7 @@ pub(crate) mod tests {
         assert!(!pair.replied(8, None, ms(30)));
         assert!(pair.replied(7, None, ms(30)));
         assert!(!pair.replied(7, None, ms(31)), "a copy");
+        assert!(!pair.replied(!7, None, ms(31)), "a forged copy");
         assert_eq!(pair.round_trip, Some(ms(30)));
         pair.begin(ms(100));
         assert!(!pair.replied(7, None, ms(130)), "of an earlier round");

@@ -298,6 +298,41 @@ fn aims_few_probes_at_others(is_request: bool) -> Option<SocketAddr> {
 }
 
 #[test]
+fn a_peer_that_repeats_its_replies_aims_no_more_probes_at_others() {
+    use convoy_paths::{Agent, Candidates, MAX_CANDIDATES, Message, Origin, ProbeBudget};
+    let liar: SocketAddr = ([203, 0, 113, 9], 51820).into();
+    let (mut agent, mut budget) = (Agent::new(1), ProbeBudget::default());
+    let (mut numbers, mut victims) = (1.., 0);
+    for n in 0..6000_u32 {
+        let now = SECOND + n * Duration::from_millis(100);
+        let victim = |k: u16| ([198, 18, (n >> 8) as u8, n as u8], 1000 + k).into();
+        let others = (1..MAX_CANDIDATES as u16).map(victim);
+        let list = others.chain([liar]);
+        let lie = Message::Candidates(Candidates {
+            generation: (9 << 32) + u64::from(n),
+            is_request: true,
+            list: list.map(|to| candidate(CandidateKind::Host, to)).collect(),
+        });
+        agent.handle_message(lie, Origin::Hub, |_| true, now);
+        while let Some(sent) = agent.poll_transmit(&mut budget, || numbers.next(), now) {
+            let (Message::Probe { id }, Origin::Direct { remote, .. }) = (sent.message, sent.to)
+            else {
+                continue;
+            };
+            victims += u32::from(remote != liar);
+            let replies = (0..50).map(|k| if k % 2 == 0 { id } else { !id });
+            for id in replies.filter(|_| remote == liar) {
+                let observed = remote;
+                let reply = Message::Reply { id, observed };
+                agent.handle_message(reply, sent.to, |_| true, now);
+            }
+        }
+    }
+    let most = convoy_paths::MOST_UNANSWERED_PROBES + 600;
+    assert!((100..=most).contains(&victims), "{victims}");
+}
+
+#[test]
 fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
     use convoy_paths::{Agent, Message, Origin, ProbeBudget};
     let mut agent = Agent::new(1);
