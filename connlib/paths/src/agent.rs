@@ -214,7 +214,8 @@ impl Agent {
         self.look_again(now);
     }
 
-    /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`].
+    /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`]; what
+    /// comes from others is ignored.
     pub fn handle_message(
         &mut self,
         message: Message,
@@ -223,6 +224,10 @@ impl Agent {
         now: Duration,
     ) {
         let may_probe = |address| is_probeable(address) && may_probe(address);
+        // The peer may have forged its source address: answers go nowhere that probes do not.
+        if path_of(origin).is_some_and(|(from, _)| !may_probe(from.remote)) {
+            return;
+        }
         if let Origin::Relay { .. } = origin {
             self.relay_was_used(now);
         }
@@ -242,7 +247,7 @@ impl Agent {
                     self.hub_round_trip = round_trip.or(self.hub_round_trip);
                 }
             }
-            Message::Probe { id } => self.take_probe(id, origin, may_probe, now),
+            Message::Probe { id } => self.take_probe(id, origin, now),
             Message::Leave => self.leave(now),
             Message::Reply { id, .. } => {
                 if let Some((from, local)) = path_of(origin) {
@@ -390,20 +395,10 @@ impl Agent {
     }
 
     /// Answers a probe, and learns from it.
-    fn take_probe(
-        &mut self,
-        id: u64,
-        origin: Origin,
-        may_probe: impl Fn(SocketAddr) -> bool,
-        now: Duration,
-    ) {
+    fn take_probe(&mut self, id: u64, origin: Origin, now: Duration) {
         let Some((from, _)) = path_of(origin) else {
             return;
         };
-        // The peer may have forged its source address: replies go nowhere that probes do not.
-        if !may_probe(from.remote) {
-            return;
-        }
         // A relay without a channel to the peer carries no reply; the peer probes again.
         let has_way = self
             .find(from)

@@ -334,22 +334,28 @@ fn a_peer_that_repeats_its_replies_aims_no_more_probes_at_others() {
 
 #[test]
 fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
-    use convoy_paths::{Agent, Message, Origin, ProbeBudget};
-    let mut agent = Agent::new(1);
-    let mut replies_to = |remote: &str, is_allowed: bool| {
+    use convoy_paths::{Agent, Candidates, Message, Origin, ProbeBudget};
+    let is_answered = |message: &Message, remote: &str, is_allowed: bool| {
         let remote = remote.parse().unwrap();
         let local = None;
         let forged = Origin::Direct { remote, local };
-        let probe = Message::Probe { id: 1 };
-        agent.handle_message(probe, forged, |_| is_allowed, SECOND);
+        let mut agent = Agent::new(1);
+        agent.handle_message(message.clone(), forged, |_| is_allowed, SECOND);
         let sent = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), SECOND);
-        sent.is_some_and(|it| matches!(it.message, Message::Reply { .. }))
+        sent.is_some_and(|it| it.to == forged)
     };
-    for victim in ["127.0.0.1:53", "169.254.169.254:80", "224.0.0.251:5353"] {
-        assert!(!replies_to(victim, true), "{victim}");
+    let candidates = Message::Candidates(Candidates {
+        generation: 9 << 32,
+        ..Candidates::default()
+    });
+    for message in [Message::Probe { id: 1 }, candidates] {
+        for victim in ["127.0.0.1:53", "169.254.169.254:80", "224.0.0.251:5353"] {
+            assert!(!is_answered(&message, victim, true), "{message:?} {victim}");
+        }
+        let is_refused = !is_answered(&message, "192.0.2.1:1", false);
+        assert!(is_refused, "{message:?}: refused by the caller");
+        assert!(is_answered(&message, "192.0.2.1:1", true), "{message:?}");
     }
-    assert!(!replies_to("192.0.2.1:1", false), "refused by the caller");
-    assert!(replies_to("192.0.2.1:1", true));
 }
 
 #[test]
