@@ -121,7 +121,7 @@ impl Sessions {
     /// Whether the current session is under the present preshared key, and another is not.
     pub(crate) fn have_former(&self) -> bool {
         let is_former = |session: &Session| session.is_former;
-        let others = [&self.previous, &self.next];
+        let others = [&self.previous, &self.crossed, &self.next];
         let mut others = others.into_iter().flatten();
         !self.current().is_none_or(is_former) && others.any(|session| is_former(session))
     }
@@ -286,5 +286,19 @@ mod tests {
         sessions.confirm(3);
         assert_eq!(sessions.end_former(), [Some(2), None, None, None]);
         assert_eq!(known(&mut sessions), [3]);
+    }
+
+    #[test]
+    fn a_session_under_a_former_preshared_key_ends_after_a_crossing_as_well() {
+        let mut sessions = Sessions::default();
+        sessions.complete(initiator(1));
+        sessions.preshared_key_changed();
+        // Both initiations are under the present key.
+        sessions.offer(responder(2));
+        sessions.complete(initiator(3));
+        assert_eq!(known(&mut sessions), [1, 2, 3]);
+        assert!(sessions.have_former());
+        assert_eq!(sessions.end_former(), [None, Some(1), None, None]);
+        assert_eq!(known(&mut sessions), [2, 3]);
     }
 }
