@@ -70,6 +70,10 @@ impl Wrapped {
 
     /// A sink that takes no more than the outer tunnel's sink has room for.
     pub(crate) fn within(&mut self, room: usize) -> Within<'_> {
+        // An outer tunnel whose sink is full does not ask for the packet after the last.
+        if self.len() == 0 {
+            self.clear();
+        }
         let room = room.saturating_sub(self.len());
         Within {
             wrapped: self,

@@ -55,18 +55,20 @@ fn a_train_stays_a_train() {
 
 #[test]
 fn a_full_queue_delays_packets_and_keeps_their_order() {
-    let mut world = World::connected(true);
-    let payloads: Vec<_> = (0..50).map(|n| vec![n; 40 + usize::from(n)]).collect();
-    let mut packets = world.packets(&payloads);
-    for _ in 0..20 {
-        world.room = 3;
-        world.send_packets(&mut packets);
-        assert!(world.wire.len() <= 3);
-        world.room = usize::MAX;
-        world.carry();
+    for room in 1..=4 {
+        let mut world = World::connected(true);
+        let payloads: Vec<_> = (0..100).map(|n| vec![n; 40 + usize::from(n)]).collect();
+        let mut packets = world.packets(&payloads);
+        for _ in 0..100 {
+            world.room = room;
+            world.send_packets(&mut packets);
+            assert!(world.wire.len() <= room);
+            world.room = usize::MAX;
+            world.carry();
+        }
+        world.settle();
+        assert_eq!(world.arrived().0, payloads, "{room}");
     }
-    world.settle();
-    assert_eq!(world.arrived().0, payloads);
 }
 
 #[test]
