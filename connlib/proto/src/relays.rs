@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use convoy_turn::{ChannelNumber, HEADER_LEN, Phase, header};
+use convoy_turn::{ChannelNumber, HEADER_LEN, MAX_PEERS, Phase, header};
 use convoy_types::{Destination, MAX_UDP_PAYLOAD, Relay, RelayAddress, RelayTransport};
 
 pub(crate) use server::Server;
@@ -155,6 +155,16 @@ impl Relays {
         next.map(|it| it.is_asked = true).is_some()
     }
 
+    /// The addresses that servers are to reach, as many as one takes: `endpoints`, then those at which peers may be met,
+    /// of each peer in turn.
+    pub(crate) fn to_reach(&self, endpoints: &[SocketAddr]) -> Vec<SocketAddr> {
+        let of_each = self.needs.iter().map(|it| &it.addresses);
+        let most = of_each.clone().map(Vec::len).max().unwrap_or(0);
+        let needed = (0..most).flat_map(|nth| of_each.clone().filter_map(move |it| it.get(nth)));
+        let all = endpoints.iter().chain(needed).copied();
+        all.take(MAX_PEERS).collect()
+    }
+
     pub(crate) fn push_event(&mut self, event: RelayEvent) {
         if self.events.len() == MAX_EVENTS {
             // A client repeats its wish after a pause.
@@ -179,5 +189,31 @@ impl Relays {
         let find = |is: &dyn Fn(&Server) -> bool| self.servers.iter().position(is);
         let reaching = find(&|it| it.reaches(to));
         reaching.or_else(|| find(&|it| it.is_asked && it.may_serve(&[to])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_peer_lacks_an_address_for_the_many_of_others() {
+        let address = |peer: u8, port| SocketAddr::from(([203, 0, 113, peer], port));
+        let needs = (0..20).map(|peer| DirectNeed {
+            peer: peer.into(),
+            addresses: (1..=6).map(|port| address(peer, port)).collect(),
+        });
+        let relays = Relays {
+            needs: needs.collect(),
+            ..Relays::default()
+        };
+        let endpoint = address(99, 1);
+        let all = relays.to_reach(&[endpoint]);
+        assert_eq!((all.len(), all[0]), (MAX_PEERS, endpoint));
+        for peer in 0..20 {
+            assert!(all.contains(&address(peer, 1)), "{peer}");
+        }
+        let few = Relays::default().to_reach(&[endpoint]);
+        assert_eq!(few, [endpoint]);
     }
 }

@@ -64,11 +64,14 @@ impl Agent {
         self.relay.needed_until.is_some()
     }
 
-    /// The addresses of the peer that the relay is to have channels to, [`MAX_CHANNELS`] at most.
+    /// The addresses of the peer that the relay is to have channels to, [`MAX_CHANNELS`] at most; that of the path comes
+    /// first.
     pub fn relay_peers(&self) -> impl Iterator<Item = SocketAddr> {
         let wanted = |pair: &&Pair| matches!(pair.reach, Reach::Asked | Reach::Bound);
-        let wanted = self.pairs.iter().filter(wanted);
-        wanted.map(|pair| pair.candidate.address)
+        let wanted = self.pairs.iter().filter(wanted).map(Pair::id);
+        let mut wanted: Vec<_> = wanted.collect();
+        wanted.sort_by_key(|it| self.path != Some(*it));
+        wanted.into_iter().map(|it| it.remote)
     }
 
     /// Sets the addresses that the relay has given to this side, one of each family at most; none if it gives none any

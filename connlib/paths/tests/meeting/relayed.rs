@@ -34,6 +34,8 @@ fn two_hard_nats_meet_by_a_relay_that_only_one_has() {
             assert_eq!(world.kind(it), CandidateKind::Relayed);
             assert_eq!(world.ends[it].is_by_relay, it == end);
         }
+        let first = world.ends[end].agent.relay_peers().next();
+        assert_eq!(first, world.ends[end].path, "the path comes first");
     }
 }
 

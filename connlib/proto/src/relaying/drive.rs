@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use convoy_turn::{Event, MAX_PEERS, header};
+use convoy_turn::{Event, header};
 
 use crate::{
     counters::DropReason,
@@ -37,9 +37,7 @@ impl Node {
         };
         let users = relays.users.keys().filter_map(|id| self.peers.get(*id));
         let endpoints: Vec<_> = users.filter_map(|peer| peer.address()).collect();
-        let needed = relays.needs.iter().flat_map(|it| &it.addresses);
-        let all = endpoints.iter().chain(needed).copied();
-        let all: Vec<_> = all.take(MAX_PEERS).collect();
+        let all = relays.to_reach(&endpoints);
         relays.ask_next(&endpoints);
         for n in 0..relays.servers.len() {
             let is_asked = relays.servers[n].is_asked;
