@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
-use turn_client_proto::stun::{auth::LongTermClientAuth, types::message::Message};
+use turn_client_proto::stun::{
+    auth::LongTermClientAuth,
+    types::message::{Message, TransactionId},
+};
 
 use crate::{
     channel::ChannelNumber,
@@ -121,6 +124,12 @@ impl Bindings {
     /// Returns the next change of a channel.
     pub(crate) fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
+    }
+
+    /// Whether a request of these is sent under this transaction.
+    pub(crate) fn have_asked(&self, transaction: TransactionId) -> bool {
+        let mut requests = self.list.iter().filter_map(|it| it.request.as_ref());
+        requests.any(|it| it.has_transaction(transaction))
     }
 
     /// Takes a message of the server; returns whether it answers a request of these.

@@ -5,6 +5,8 @@ mod progress;
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
+use turn_client_proto::stun::types::message::TransactionId;
+
 use crate::{
     MAX_PEERS,
     channel::ChannelNumber,
@@ -14,7 +16,7 @@ use crate::{
     families::{Addresses, Families},
     held::Held,
     refresh::Refresh,
-    request::Progress,
+    request::{Progress, transaction_of},
     server::Server,
     watch::Watch,
 };
@@ -74,7 +76,6 @@ pub struct Client {
     watch: Watch,
     /// When the library wants to be called.
     library_due: Option<Duration>,
-    strangers: u64,
 }
 
 #[derive(Debug)]
@@ -123,7 +124,6 @@ impl Client {
             failures: 0,
             watch: Watch::default(),
             library_due: None,
-            strangers: 0,
         }
     }
 
@@ -259,11 +259,6 @@ impl Client {
         self.held.take_dropped()
     }
 
-    /// Returns the number of messages since the last call that answer nothing: forged, late, or no STUN.
-    pub fn take_strangers(&mut self) -> u64 {
-        std::mem::take(&mut self.strangers)
-    }
-
     /// Asks for a new allocation at once: call it when the network has changed, so that the server sees another address.
     pub fn renew(&mut self, now: Duration) {
         match &self.state {
@@ -300,29 +295,41 @@ impl Client {
         }
     }
 
-    /// Takes a message from the server that is no ChannelData.
-    pub fn handle_message(&mut self, bytes: &[u8], now: Duration) {
-        match &mut self.state {
+    /// Takes a message from the server that is no ChannelData. Returns whether it answers a request: one that is forged,
+    /// late, or no STUN changes nothing.
+    pub fn handle_message(&mut self, bytes: &[u8], now: Duration) -> bool {
+        // Anybody can send many of these, so they must cost little.
+        if !transaction_of(bytes).is_some_and(|it| self.has_asked(it)) {
+            return false;
+        }
+        let is_answer = match &mut self.state {
             State::Releasing(release) => {
                 let progress = release.handle(bytes, now);
                 if progress.is_some_and(|it| it != Progress::Waiting) {
                     self.allocate();
                 }
+                progress.is_some()
             }
             State::Allocating(control) | State::Ready { control, .. } => {
-                if let Some(verdict) = self.watch.handle(bytes, now) {
-                    self.judge(verdict, now);
-                    return self.advance(now);
-                }
-                match control.handle(bytes, now) {
-                    Handled::Known => {}
-                    Handled::Unauthorized => self.fail(Failure::Credentials, now),
-                    Handled::Stranger => self.strangers += 1,
+                match self.watch.handle(bytes, now) {
+                    Some(verdict) => {
+                        self.judge(verdict, now);
+                        true
+                    }
+                    None => match control.handle(bytes, now) {
+                        Handled::Known => true,
+                        Handled::Unauthorized => {
+                            self.fail(Failure::Credentials, now);
+                            true
+                        }
+                        Handled::Stranger => false,
+                    },
                 }
             }
-            _ => self.strangers += 1,
-        }
+            _ => false,
+        };
         self.advance(now);
+        is_answer
     }
 
     /// Handles due timers.
@@ -384,6 +391,16 @@ impl Client {
         self.delete(now);
         self.drop_held();
         self.state = State::Ended;
+    }
+
+    fn has_asked(&self, transaction: TransactionId) -> bool {
+        match &self.state {
+            State::Releasing(release) => release.has_transaction(transaction),
+            State::Allocating(control) | State::Ready { control, .. } => {
+                control.has_asked(transaction) || self.watch.has_asked(transaction)
+            }
+            _ => false,
+        }
     }
 }
 

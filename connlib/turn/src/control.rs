@@ -8,7 +8,10 @@ use turn_client_proto::{
     stun::{
         Instant,
         agent::Transmit,
-        types::{attribute::ErrorCode, message::Message},
+        types::{
+            attribute::ErrorCode,
+            message::{Message, TransactionId},
+        },
     },
     tcp::TurnClientTcp,
     types::{AddressFamily, TransportType},
@@ -21,6 +24,7 @@ use crate::{
     credentials::Credentials,
     error::Failure,
     families::Families,
+    request::transaction_of,
     server::{Server, Transport},
 };
 
@@ -33,7 +37,7 @@ const EPOCH: Duration = Duration::from_secs(86_400);
 /// Shortest wait between two calls of the library, lest it spin.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 
-/// Most outstanding requests; a response to any other is a stranger's.
+/// Most requests that are remembered; a response to any other is a stranger's.
 const MAX_ASKED: usize = 16;
 
 turn_client_proto::impl_client!(pub(crate) AnyClient, (Udp, TurnClientUdp), (Tcp, TurnClientTcp));
@@ -47,8 +51,8 @@ pub(crate) struct Control {
     asked_for: Families,
     /// Families that the server has neither given nor refused.
     undecided: Families,
-    /// Transactions of the latest requests that have no answer yet.
-    asked: VecDeque<[u8; 12]>,
+    /// Transactions of the latest requests of the library, and whether they have been answered.
+    asked: VecDeque<(TransactionId, bool)>,
     /// The error code of the message being handled.
     code: Option<u16>,
 }
@@ -109,6 +113,12 @@ impl Control {
         }
     }
 
+    /// Whether a request was sent under this transaction, as far as it is remembered.
+    pub(crate) fn has_asked(&self, transaction: TransactionId) -> bool {
+        let mut asked = self.asked.iter();
+        asked.any(|(it, _)| *it == transaction) || self.bindings.have_asked(transaction)
+    }
+
     /// Takes a STUN message from the server.
     pub(crate) fn handle(&mut self, bytes: &[u8], now: Duration) -> Handled {
         let Ok(message) = Message::from_bytes(bytes) else {
@@ -117,9 +127,9 @@ impl Control {
         if self.bindings.handle(&message, now) {
             return Handled::Known;
         }
-        let transaction = transaction_of(bytes);
-        let asked = self.asked.iter().position(|it| Some(*it) == transaction);
-        if asked.and_then(|n| self.asked.remove(n)).is_some() {
+        let transaction = message.transaction_id();
+        let asked = self.asked.iter_mut().find(|(it, _)| *it == transaction);
+        if asked.is_some_and(|(_, is_answered)| !std::mem::replace(is_answered, true)) {
             let error = message.attribute::<ErrorCode>();
             self.code = error.ok().map(|error| error.code());
             if self.code == Some(ErrorCode::UNAUTHORIZED) {
@@ -155,15 +165,18 @@ impl Control {
             return self.bindings.poll_transmit(now);
         };
         let request = transmit.data.as_ref().to_vec();
-        if let Some(transaction) = transaction_of(&request)
-            && !self.asked.contains(&transaction)
-        {
-            if self.asked.len() == MAX_ASKED {
-                self.asked.pop_front();
-            }
-            self.asked.push_back(transaction);
+        if let Some(transaction) = transaction_of(&request) {
+            self.note_asked(transaction);
         }
         Some(request)
+    }
+
+    fn note_asked(&mut self, transaction: TransactionId) {
+        self.asked.retain(|(it, _)| *it != transaction);
+        if self.asked.len() == MAX_ASKED {
+            self.asked.pop_front();
+        }
+        self.asked.push_back((transaction, false));
     }
 
     pub(crate) fn poll_change(&mut self) -> Option<Change> {
@@ -229,11 +242,6 @@ impl std::fmt::Debug for Control {
             .field("server", &self.server)
             .finish_non_exhaustive()
     }
-}
-
-/// Reads the transaction identifier of a STUN message (RFC 8489 §5).
-fn transaction_of(message: &[u8]) -> Option<[u8; 12]> {
-    message.get(8..20)?.try_into().ok()
 }
 
 /// The library compares this address with that of each message; the real one is the socket's business.

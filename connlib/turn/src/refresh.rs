@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
-use turn_client_proto::stun::{auth::LongTermClientAuth, types::message::Message};
+use turn_client_proto::stun::{
+    auth::LongTermClientAuth,
+    types::message::{Message, TransactionId},
+};
 
 use crate::{
     credentials::Credentials,
@@ -74,6 +77,11 @@ impl Refresh {
     /// The time of the next [`Self::poll`].
     pub(crate) fn due(&self) -> Duration {
         self.request.due()
+    }
+
+    /// Whether it is sent under this transaction.
+    pub(crate) fn has_transaction(&self, transaction: TransactionId) -> bool {
+        self.request.has_transaction(transaction)
     }
 
     /// Takes a message from the server; `None` if it answers another request.

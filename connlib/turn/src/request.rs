@@ -119,6 +119,11 @@ impl Request {
         self.due
     }
 
+    /// Whether it is sent under this transaction.
+    pub(crate) fn has_transaction(&self, transaction: TransactionId) -> bool {
+        self.transaction == transaction
+    }
+
     /// Whether a message answers it, by all that can be known before the message is checked.
     pub(crate) fn is_answered_by(&self, message: &Message<'_>) -> bool {
         message.is_response() && message.transaction_id() == self.transaction
@@ -158,6 +163,13 @@ impl Request {
         self.nonces += 1;
         Progress::Waiting
     }
+}
+
+/// Reads the transaction of a STUN message (RFC 8489 §5).
+pub(crate) fn transaction_of(message: &[u8]) -> Option<TransactionId> {
+    let bytes: &[u8; 12] = message.get(8..)?.first_chunk()?;
+    let bits = bytes.iter().fold(0, |bits, it| bits << 8 | u128::from(*it));
+    Some(TransactionId::from(bits))
 }
 
 /// Writes the request that ends the allocation, once; `None` before the server has given a nonce.

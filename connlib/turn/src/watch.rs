@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use turn_client_proto::stun::types::message::TransactionId;
+
 use crate::{credentials::Credentials, refresh::Refresh, request::Progress, server::Transport};
 
 /// Silence after which the server is asked; doubled up to [`LONGEST_SILENCE`] each time that it answers.
@@ -93,6 +95,12 @@ impl Watch {
             Some((Progress::Waiting, request)) => (Verdict::Undecided, request),
             _ => (Verdict::Gone, None),
         }
+    }
+
+    /// Whether a check is sent under this transaction.
+    pub(crate) fn has_asked(&self, transaction: TransactionId) -> bool {
+        let check = self.check.as_ref();
+        check.is_some_and(|it| it.has_transaction(transaction))
     }
 
     /// Takes a message from the server; `None` if it does not answer a check.

@@ -115,10 +115,6 @@ impl Node {
             DropReason::OutboundRelayNotReady,
             server.client.take_dropped(),
         );
-        drops.add(
-            DropReason::InboundRelayStranger,
-            server.client.take_strangers(),
-        );
         relays.servers.insert(n, server);
     }
 

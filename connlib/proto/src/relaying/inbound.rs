@@ -109,7 +109,9 @@ impl Node {
                     sink,
                 );
             }
-            server.client.handle_message(datagram.bytes, now);
+            if !server.client.handle_message(datagram.bytes, now) {
+                return Ok(Err(DropReason::InboundRelayStranger));
+            }
             self.update_relays(now);
             return Ok(Ok(()));
         };

@@ -176,7 +176,8 @@ impl World {
     fn at_server(&mut self, message: &[u8]) {
         self.note_channels(message);
         if let Some(refusal) = self.refusal_of_old(message) {
-            return self.client.handle_message(&refusal, self.now);
+            self.client.handle_message(&refusal, self.now);
+            return;
         }
         let transmit = Transmit::new(
             message.to_vec(),

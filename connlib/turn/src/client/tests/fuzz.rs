@@ -42,9 +42,10 @@ fn messages(input: &mut Unstructured<'_>) -> Result<()> {
             }
             4 => world.client.handle_connected(world.now),
             5 => world.client.handle_closed(world.now),
-            6 => world
-                .client
-                .handle_message(&input.arbitrary::<Vec<u8>>()?, world.now),
+            6 => {
+                let message: Vec<u8> = input.arbitrary()?;
+                world.client.handle_message(&message, world.now);
+            }
             7 => {
                 // The server never sees the request; somebody else answers it, or it comes back.
                 seen.extend(world.client.poll_transmit());

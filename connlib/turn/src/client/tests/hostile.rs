@@ -21,7 +21,7 @@ fn a_response_forged_by_somebody_who_saw_no_request_changes_nothing() {
         forged[..2].copy_from_slice(&class);
         // Another transaction.
         forged[8] ^= 1;
-        world.client.handle_message(&forged, world.now);
+        assert!(!world.client.handle_message(&forged, world.now));
     }
     let refusal = Message::builder_error(
         &Message::from_bytes(&request).unwrap(),
@@ -29,12 +29,27 @@ fn a_response_forged_by_somebody_who_saw_no_request_changes_nothing() {
     );
     let mut refusal = with_code(refusal, ErrorCode::UNAUTHORIZED);
     refusal[8] ^= 1;
-    world.client.handle_message(&refusal, world.now);
+    assert!(!world.client.handle_message(&refusal, world.now));
     assert_eq!(world.client.phase(), Phase::Allocating);
-    assert_eq!(world.client.take_strangers(), 3);
     world.at_server(&request);
     world.run(Duration::from_secs(2));
     assert!(world.client.channel(peer(1)).is_some());
+}
+
+#[test]
+fn a_message_that_answers_nothing_makes_the_client_do_nothing() {
+    let mut world = World::with_peers(&[peer(1)]);
+    let mut forged = world.client.poll_transmit().unwrap();
+    forged[..2].copy_from_slice(&[0x01, 0x03]);
+    forged[8] ^= 1;
+    // The request is to be sent again, but by its timer alone: whatever a message costs, anybody can send many.
+    let due = world.client.poll_timeout().unwrap();
+    for message in [&forged[..], b"no STUN"] {
+        assert!(!world.client.handle_message(message, due));
+        assert_eq!(world.client.poll_transmit(), None);
+    }
+    world.client.handle_timeout(due);
+    assert!(world.client.poll_transmit().is_some());
 }
 
 #[test]
@@ -195,7 +210,9 @@ fn given_up(refused: Method, refusal: Refusal, round_trip: Duration) -> Option<F
         let due = [arrival, world.client.poll_timeout()];
         world.now = due.into_iter().flatten().min()?.max(world.now);
         match replies.pop_front_if(|(at, _)| *at <= world.now) {
-            Some((_, reply)) => world.client.handle_message(&reply, world.now),
+            Some((_, reply)) => {
+                world.client.handle_message(&reply, world.now);
+            }
             None => world.client.handle_timeout(world.now),
         }
     }
@@ -275,9 +292,9 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_counted(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_answers_nothing(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut world = World::ready();
-        world.client.handle_message(&bytes, world.now);
+        prop_assert!(!world.client.handle_message(&bytes, world.now));
         prop_assert!(world.client.channel(peer(1)).is_some());
     }
 }
