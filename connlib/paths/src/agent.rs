@@ -12,7 +12,7 @@ use std::{
 use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
 
 use crate::{
-    budget::{PeerBudget, ProbeBudget},
+    budget::{PeerBudget, ProbeBudget, take_probe},
     candidate::is_probeable,
     message::{Candidates, Message},
     offer::Offer,
@@ -346,7 +346,7 @@ impl Agent {
             .iter_mut()
             .filter(|pair| pair.next.is_some_and(|at| at <= now));
         let pair = due.min_by_key(|pair| pair.next)?;
-        if !self.budget.take(now) || !budget.take(now) {
+        if !take_probe(&mut self.budget, budget, now) {
             pair.next = Some(now + BETWEEN_PROBES);
             return None;
         }

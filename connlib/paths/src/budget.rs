@@ -41,6 +41,16 @@ impl PeerBudget {
     }
 }
 
+/// Takes a probe of both budgets; returns whether there was one. If either has none, the other keeps its own.
+pub(crate) fn take_probe(peer: &mut PeerBudget, all: &mut ProbeBudget, now: Duration) -> bool {
+    let (mut of_peer, mut of_all) = (*peer, *all);
+    let is_taken = of_peer.take(now) && of_all.take(now);
+    if is_taken {
+        (*peer, *all) = (of_peer, of_all);
+    }
+    is_taken
+}
+
 /// Addresses that one peer makes this side's relay reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChannelBudget(Bucket);

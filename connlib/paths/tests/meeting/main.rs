@@ -333,6 +333,36 @@ fn a_peer_that_repeats_its_replies_aims_no_more_probes_at_others() {
 }
 
 #[test]
+fn probes_that_others_leave_no_room_for_do_not_count() {
+    use convoy_paths::{Agent, Candidates, MAX_CANDIDATES, Message, Origin, ProbeBudget};
+    let mut agent = Agent::new(1);
+    let mut numbers = 1..;
+    let mut probes =
+        |budget: &mut ProbeBudget, generation: u64, begin: Duration, time: Duration| {
+            let to = |n: u8| candidate(CandidateKind::Host, ([203, 0, 113, n], 51820).into());
+            let candidates = Message::Candidates(Candidates {
+                generation,
+                is_request: true,
+                list: (1..=MAX_CANDIDATES as u8).map(to).collect(),
+            });
+            agent.handle_message(candidates, Origin::Hub, |_| true, begin);
+            let (mut now, mut sent) = (begin, 0);
+            while now < begin + time {
+                while let Some(it) = agent.poll_transmit(budget, || numbers.next(), now) {
+                    sent += usize::from(matches!(it.message, Message::Probe { .. }));
+                }
+                now += Duration::from_millis(20);
+            }
+            sent
+        };
+    let mut spent = ProbeBudget::default();
+    while spent.take(100 * SECOND) {}
+    assert_eq!(probes(&mut spent, 1, 10 * SECOND, 10 * SECOND), 0);
+    let rounds = probes(&mut ProbeBudget::default(), 2, 20 * SECOND, 10 * SECOND);
+    assert_eq!(rounds, 12 * MAX_CANDIDATES, "a whole round of each pair");
+}
+
+#[test]
 fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
     use convoy_paths::{Agent, Candidates, Message, Origin, ProbeBudget};
     let is_answered = |message: &Message, remote: &str, is_allowed: bool| {
