@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Most probes a second to all peers together.
 pub const PROBES_PER_SECOND: u32 = 50;
+/// Probes a second to one peer that keeps asking for more: a tenth, as others need theirs.
+const PROBES_PER_SECOND_OF_PEER: u32 = PROBES_PER_SECOND / 10;
 /// Most probes without a reply that one peer makes this side send at once; later on, one a second.
 pub const MOST_UNANSWERED_PROBES: u32 = 150;
 
@@ -28,16 +30,23 @@ impl ProbeBudget {
 
 /// Probes that one peer makes this side send.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PeerBudget(Bucket);
+pub(crate) struct PeerBudget {
+    unanswered: Bucket,
+    /// Those answered as well.
+    all: Bucket,
+}
 
 impl PeerBudget {
     pub(crate) fn take(&mut self, now: Duration) -> bool {
-        self.0.take(SECOND, MOST_UNANSWERED_PROBES, now)
+        let interval = SECOND / PROBES_PER_SECOND_OF_PEER;
+        let is_unanswered_taken = self.unanswered.take(SECOND, MOST_UNANSWERED_PROBES, now);
+        is_unanswered_taken && self.all.take(interval, MOST_UNANSWERED_PROBES, now)
     }
 
     /// Gives a probe back, as it was answered: who is asked there is the peer.
     pub(crate) fn give_back(&mut self) {
-        self.0.full_at = self.0.full_at.saturating_sub(SECOND);
+        let full_at = &mut self.unanswered.full_at;
+        *full_at = full_at.saturating_sub(SECOND);
     }
 }
 

@@ -363,6 +363,40 @@ fn probes_that_others_leave_no_room_for_do_not_count() {
 }
 
 #[test]
+fn a_peer_that_answers_everything_leaves_others_their_probes() {
+    use convoy_paths::{Agent, Candidates, MAX_CANDIDATES, Message, Origin, ProbeBudget};
+    let (mut liar, mut other) = (Agent::new(1), Agent::new(2));
+    let (mut budget, mut numbers, mut sent) = (ProbeBudget::default(), 1.., 0);
+    let told = |generation| {
+        let to = |n: u8| candidate(CandidateKind::Host, ([203, 0, 113, n], 51820).into());
+        Message::Candidates(Candidates {
+            generation,
+            is_request: true,
+            list: (1..=MAX_CANDIDATES as u8).map(to).collect(),
+        })
+    };
+    for n in 0..6000_u32 {
+        let now = SECOND + n * Duration::from_millis(5);
+        liar.handle_message(told(n.into()), Origin::Hub, |_| true, now);
+        while let Some(it) = liar.poll_transmit(&mut budget, || numbers.next(), now) {
+            if let (Message::Probe { id }, Origin::Direct { remote, .. }) = (it.message, it.to) {
+                let observed = remote;
+                let reply = Message::Reply { id, observed };
+                liar.handle_message(reply, it.to, |_| true, now);
+            }
+        }
+        if n == 4000 {
+            other.handle_message(told(1), Origin::Hub, |_| true, now);
+        }
+        while let Some(it) = other.poll_transmit(&mut budget, || numbers.next(), now) {
+            sent += usize::from(matches!(it.message, Message::Probe { .. }));
+        }
+    }
+    // Ten seconds are enough for a round of each pair.
+    assert_eq!(sent, 12 * MAX_CANDIDATES);
+}
+
+#[test]
 fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
     use convoy_paths::{Agent, Candidates, Message, Origin, ProbeBudget};
     let is_answered = |message: &Message, remote: &str, is_allowed: bool| {
