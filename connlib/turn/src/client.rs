@@ -71,7 +71,7 @@ pub struct Client {
     held: Held,
     events: VecDeque<Event>,
     outbox: VecDeque<Vec<u8>>,
-    /// Failures since the server was last heard for a while.
+    /// Failures since the server last kept an allocation for a while.
     failures: u32,
     watch: Watch,
     /// When the library wants to be called.

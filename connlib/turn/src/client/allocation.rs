@@ -64,6 +64,9 @@ impl Client {
 
     pub(super) fn fail(&mut self, failure: Failure, now: Duration) {
         self.forget_channels(now);
+        if matches!(self.state, State::Ready { since, .. } if since + LONGEST_PAUSE <= now) {
+            self.failures = 0;
+        }
         let until = now + (FIRST_PAUSE * (1 << self.failures.min(6))).min(LONGEST_PAUSE);
         self.failures += 1;
         let is_udp = self.server.transport == Transport::Udp;

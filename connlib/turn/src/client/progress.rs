@@ -65,7 +65,7 @@ impl Client {
             }
             Change::Allocated(relayed) => self.allocated(relayed, now),
             Change::NotAllocated(family, failure) => self.not_allocated(family, failure, now),
-            Change::Bound(address, channel) => self.bound(address, channel, now),
+            Change::Bound(address, channel) => self.bound(address, channel),
             Change::NotBound(address, failure) => self.not_bound(address, failure, now),
         }
     }
@@ -105,13 +105,7 @@ impl Client {
         }
     }
 
-    fn bound(&mut self, address: SocketAddr, channel: ChannelNumber, now: Duration) {
-        let State::Ready { since, .. } = &self.state else {
-            return;
-        };
-        if *since + LONGEST_PAUSE <= now {
-            self.failures = 0;
-        }
+    fn bound(&mut self, address: SocketAddr, channel: ChannelNumber) {
         if let Some(peer) = self.peers.iter_mut().find(|it| it.address == address) {
             peer.channel = Some(channel);
             self.events.push_back(Event::Bound(address));

@@ -159,6 +159,19 @@ fn a_silent_peer_costs_a_request_ever_more_rarely_and_no_allocation() {
 }
 
 #[test]
+fn a_server_that_fails_once_an_hour_is_asked_again_at_once_each_time() {
+    let mut world = World::ready();
+    for nth in 0..8 {
+        world.run(HOUR);
+        world.client.handle_closed(world.now);
+        let due = world.client.poll_timeout().unwrap();
+        assert_eq!(due - world.now, FIRST_PAUSE, "{nth}");
+        world.run(Duration::from_secs(10));
+        world.must_reach(peer(1));
+    }
+}
+
+#[test]
 fn a_restarted_server_is_noticed_without_data_at_the_next_refresh() {
     let mut world = World::ready();
     world.restart_server();
