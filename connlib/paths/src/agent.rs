@@ -12,7 +12,7 @@ use std::{
 use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
 
 use crate::{
-    budget::{PeerBudget, ProbeBudget, take_probe},
+    budget::{AnswerBudget, PeerBudget, ProbeBudget, take_probe},
     candidate::is_probeable,
     message::{Candidates, Message},
     offer::Offer,
@@ -114,6 +114,7 @@ pub struct Agent {
     initiations: (u32, Duration, u64),
     budget: PeerBudget,
     answers: VecDeque<Transmit>,
+    answer_budget: AnswerBudget,
     /// The last change of the path that nobody has polled: only that matters.
     event: Option<Event>,
     /// The time of an offer by the hub and its receipt.
@@ -149,6 +150,7 @@ impl Agent {
             initiations: (0, Duration::ZERO, 0),
             budget: PeerBudget::default(),
             answers: VecDeque::new(),
+            answer_budget: AnswerBudget::default(),
             event: None,
             hub_round_trip: None,
             probes_sent: 0,
@@ -234,7 +236,7 @@ impl Agent {
         match message {
             Message::Candidates(candidates) => {
                 let generation = candidates.generation;
-                self.answer(Message::Received { generation }, origin);
+                self.answer(Message::Received { generation }, origin, now);
                 if origin == Origin::Hub && candidates.is_request && self.is_news(generation) {
                     // So does a peer that has a path with its requests.
                     self.drop_path(WhyNotDirect::OneWay, now);
@@ -405,7 +407,7 @@ impl Agent {
             .map_or(!from.by_relay, |pair| pair.is_ready());
         if has_way {
             let observed = from.remote;
-            self.answer(Message::Reply { id, observed }, origin);
+            self.answer(Message::Reply { id, observed }, origin, now);
         }
         self.handle_probe(from, now);
     }
@@ -416,8 +418,8 @@ impl Agent {
         self.not_before = now + self.pause;
     }
 
-    fn answer(&mut self, message: Message, to: Origin) {
-        if self.answers.len() < MAX_ANSWERS {
+    fn answer(&mut self, message: Message, to: Origin, now: Duration) {
+        if self.answers.len() < MAX_ANSWERS && self.answer_budget.take(now) {
             self.answers.push_back(Transmit { message, to });
         }
     }

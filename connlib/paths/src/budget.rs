@@ -1,4 +1,4 @@
-//! Bounds of the probes that this side sends.
+//! Bounds of the probes and the answers that this side sends.
 
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ pub const PROBES_PER_SECOND: u32 = 50;
 const PROBES_PER_SECOND_OF_PEER: u32 = PROBES_PER_SECOND / 10;
 /// Most probes without a reply that one peer makes this side send at once; later on, one a second.
 pub const MOST_UNANSWERED_PROBES: u32 = 150;
+
+/// Answers to one peer at once; later on, [`PROBES_PER_SECOND`] each second, as an honest peer sends no more probes.
+const ANSWERS_AT_ONCE: u32 = 2 * PROBES_PER_SECOND;
 
 /// Most addresses that one peer makes this side's relay reach at once; later on, one each [`BETWEEN_CHANNELS`].
 pub const CHANNELS_AT_ONCE: u32 = 6;
@@ -47,6 +50,17 @@ impl PeerBudget {
     pub(crate) fn give_back(&mut self) {
         let full_at = &mut self.unanswered.full_at;
         *full_at = full_at.saturating_sub(SECOND);
+    }
+}
+
+/// Answers that one peer makes this side send, whose addresses it may have forged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AnswerBudget(Bucket);
+
+impl AnswerBudget {
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
+        self.0
+            .take(SECOND / PROBES_PER_SECOND, ANSWERS_AT_ONCE, now)
     }
 }
 

@@ -16,9 +16,9 @@
 //! Each side sends its addresses through the hub, probes the addresses it receives, and moves data to the best one that
 //! answers. [`is_probeable`] rejects addresses that are neither probed nor replied to, whoever names them. A lying peer
 //! makes this side send at most [`MOST_UNANSWERED_PROBES`] probes at once and one per second after that, five if it
-//! answers them, none longer than the message that named the address. Each probe gets one reply of its own length. Its
-//! addresses get [`MAX_CHANNELS`] channels of the relay, new ones one per [`BETWEEN_CHANNELS`] after
-//! [`CHANNELS_AT_ONCE`].
+//! answers them, none longer than the message that named the address. Each probe gets one reply of its own length,
+//! [`PROBES_PER_SECOND`] in the long run. Its addresses get [`MAX_CHANNELS`] channels of the relay, new ones one per
+//! [`BETWEEN_CHANNELS`] after [`CHANNELS_AT_ONCE`].
 //!
 //! The state machine of an interface (`convoy-proto`) calls it. It never opens a socket, reads a clock, or decides
 //! which peer may use an address. Deliberately left outside: sessions, routing, sockets, clocks, and the discovery of

@@ -397,6 +397,25 @@ fn a_peer_that_answers_everything_leaves_others_their_probes() {
 }
 
 #[test]
+fn a_flood_of_probes_gets_few_replies() {
+    use convoy_paths::{Agent, Message, Origin, ProbeBudget};
+    let (mut agent, mut replies) = (Agent::new(1), 0);
+    for n in 0..10_000_u16 {
+        let now = SECOND + u32::from(n) * Duration::from_micros(100);
+        let forged = Origin::Direct {
+            remote: ([203, 0, 113, 9], 1000 + n).into(),
+            local: None,
+        };
+        let probe = Message::Probe { id: n.into() };
+        agent.handle_message(probe, forged, |_| true, now);
+        while let Some(it) = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), now) {
+            replies += usize::from(matches!(it.message, Message::Reply { .. }));
+        }
+    }
+    assert!((100..=200).contains(&replies), "{replies} in a second");
+}
+
+#[test]
 fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
     use convoy_paths::{Agent, Candidates, Message, Origin, ProbeBudget};
     let is_answered = |message: &Message, remote: &str, is_allowed: bool| {
