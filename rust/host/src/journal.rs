@@ -7,9 +7,11 @@
 //! {"undone":2}
 //! ```
 //! Records are appended and synced. A truncated last line is a record whose change was never made, and is
-//! dropped. A record with the identity of an earlier one replaces it.
+//! dropped. A record with the identity of an earlier one replaces it. A journal that has grown is replaced by one with
+//! the changes that are left, since whoever makes the host's network change would fill the disk.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -29,11 +31,16 @@ use crate::{
 /// Version of the format.
 const VERSION: u32 = 1;
 
+/// The size in bytes at which a journal is shortened for the first time; the next time, at twice what that has left.
+const SHORTENED_AT: u64 = 64 << 10;
+
 /// An open, locked journal. The lock ends with the process, and with what holds a [`Journal::lock`].
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
+    /// Size in bytes at which it is shortened.
+    shortened_at: u64,
 }
 
 /// A change in the journal that has not been undone.
@@ -64,6 +71,8 @@ impl Journal {
         let path = directory.join(format!("{interface}.journal"));
         own_directory(directory).map_err(HostError::file("use", directory))?;
         let mut file = lock(&path, interface)?;
+        // It is there only after a crash.
+        let _ = fs::remove_file(beside(&path));
         let mut text = Vec::new();
         file.read_to_end(&mut text)
             .map_err(HostError::file("read", &path))?;
@@ -77,7 +86,11 @@ impl Journal {
             return Err(head.elsewhere(interface));
         }
         let (is_current, entries) = entries(&path, &text, &here)?;
-        let mut journal = Self { path, file };
+        let mut journal = Self {
+            path,
+            file,
+            shortened_at: SHORTENED_AT,
+        };
         journal.rewind_to(text.len() as u64)?;
         if !is_current {
             let begun = journal.append(&Line::Head(here));
@@ -135,6 +148,55 @@ impl Journal {
         self.append(&Line::Undone { undone: id })
     }
 
+    /// Replaces the file, if it has grown, by one without the changes that were undone. Returns the lock of the new file,
+    /// which holds instead of earlier ones.
+    ///
+    /// # Errors
+    /// If the new file cannot be written. The former one stays and is used.
+    pub(crate) fn shorten(&mut self) -> Result<Option<File>, HostError> {
+        let length = self.file.stream_position();
+        let length = length.map_err(HostError::file("read", &self.path))?;
+        if length < self.shortened_at {
+            return Ok(None);
+        }
+        // After a failure, too, it has to grow first.
+        self.shortened_at = length.saturating_mul(2);
+        let new = beside(&self.path);
+        let shortened = self.write_shorter(&new);
+        let (mut shorter, lock) = shortened.inspect_err(|_| drop(fs::remove_file(&new)))?;
+        let left = shorter.file.stream_position().unwrap_or(length);
+        shorter.shortened_at = SHORTENED_AT.max(left.saturating_mul(2));
+        *self = shorter;
+        Ok(Some(lock))
+    }
+
+    fn write_shorter(&self, new: &Path) -> Result<(Self, File), HostError> {
+        let text = fs::read(&self.path).map_err(HostError::file("read", &self.path))?;
+        let here = Head::here()?;
+        let (_, entries) = entries(&self.path, &text, &here)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(0o600);
+        let file = file.open(new).map_err(HostError::file("create", new))?;
+        // Before anybody else can find it.
+        let locked = file.try_lock().map_err(io::Error::from);
+        locked.map_err(HostError::file("lock", new))?;
+        let mut shorter = Self {
+            path: self.path.clone(),
+            file,
+            shortened_at: SHORTENED_AT,
+        };
+        shorter.append(&Line::Head(here))?;
+        for entry in &entries {
+            shorter.record(entry)?;
+        }
+        let lock = shorter.lock()?;
+        let renamed = fs::rename(new, &self.path);
+        renamed.map_err(HostError::file("write", &self.path))?;
+        // From here on the new file is the journal, whatever fails.
+        let _ = self.path.parent().map(sync_directory);
+        Ok((shorter, lock))
+    }
+
     /// Removes the file: nothing is left to undo.
     pub(crate) fn remove(&self) -> Result<(), HostError> {
         fs::remove_file(&self.path).map_err(HostError::file("remove", &self.path))
@@ -189,7 +251,14 @@ fn whole_lines(text: &[u8]) -> usize {
         .map_or(0, |at| at + 1)
 }
 
-/// Opens and locks the file, unless its owner removes it at the same moment.
+/// Path of a shorter journal until it is complete: fixed, so that a remainder of a crash can be found.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-new");
+    name.into()
+}
+
+/// Opens and locks the file, unless its owner removes or replaces it at the same moment.
 fn lock(path: &Path, interface: &str) -> Result<File, HostError> {
     loop {
         let mut options = OpenOptions::new();
@@ -235,7 +304,8 @@ fn last_head(text: &[u8]) -> Option<Head> {
 /// The entries that may still be as they were left, and whether the file's last head is `here`. A reboot or
 /// another network namespace leaves only files.
 fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), HostError> {
-    let (mut last, mut entries) = (None, Vec::<Entry>::new());
+    // A change with another state before it keeps its place: later changes may depend on it.
+    let (mut last, mut entries) = (None, BTreeMap::<u64, Entry>::new());
     for (number, line) in text.split(|b| *b == b'\n').enumerate() {
         if line.is_empty() {
             continue;
@@ -250,10 +320,10 @@ fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), 
                 return Err(wrong(format!("version {} is not {VERSION}", head.convoy)));
             }
             Line::Head(head) => {
-                entries.retain(|entry| last.is_none() || entry.change.what.survives_reboot());
+                entries.retain(|_, entry| last.is_none() || entry.change.what.survives_reboot());
                 last = Some(head);
             }
-            Line::Undone { undone } => entries.retain(|entry| entry.id != undone),
+            Line::Undone { undone } => drop(entries.remove(&undone)),
             Line::Made { id, change } => {
                 let change = *change;
                 if let What::Sysctl { path, .. } = &change.what
@@ -261,16 +331,14 @@ fn entries(path: &Path, text: &[u8], here: &Head) -> Result<(bool, Vec<Entry>), 
                 {
                     return Err(wrong(format!("{} is never changed", path.display())));
                 }
-                entries.retain(|entry| entry.id != id);
-                entries.push(Entry { id, change });
+                entries.insert(id, Entry { id, change });
             }
         }
     }
     let is_current = last.as_ref() == Some(here);
-    entries.retain(|entry| is_current || entry.change.what.survives_reboot());
-    // A change with another state before it keeps its place: later changes may depend on it.
-    entries.sort_by_key(|entry| entry.id);
-    Ok((is_current, entries))
+    let entries = entries.into_values();
+    let left = entries.filter(|entry| is_current || entry.change.what.survives_reboot());
+    Ok((is_current, left.collect()))
 }
 
 impl Head {

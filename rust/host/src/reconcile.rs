@@ -1,6 +1,9 @@
 //! Makes the difference between a plan and the host, each step written down first.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use tokio::time::Instant;
 
@@ -248,7 +251,21 @@ impl Host {
             Some(at) => self.made[at] = entry,
             None => self.made.push(entry),
         }
+        self.shorten();
         Ok(())
+    }
+
+    /// Shortens journals that have grown.
+    fn shorten(&mut self) {
+        let lasting = self.lasting.as_mut().map(Journal::shorten).transpose();
+        let shortened = lasting.and_then(|_| self.journal.shorten());
+        match shortened {
+            Ok(None) => {}
+            Ok(Some(lock)) => self.effects.nft.lock = Some(Arc::new(lock)),
+            Err(error) => {
+                tracing::warn!(interface = self.interface, %error, "The journal stays as long as it is");
+            }
+        }
     }
 
     /// The journal for changes that do, or do not, outlive a reboot.

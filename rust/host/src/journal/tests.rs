@@ -85,6 +85,62 @@ fn a_journal_is_held_by_one_at_a_time() {
 }
 
 #[test]
+fn a_journal_that_has_grown_is_shortened_to_what_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wg0.journal");
+    let (mut journal, _) = open(directory.path());
+    journal.record(&entry(1, "1")).unwrap();
+    assert!(journal.shorten().unwrap().is_none(), "it is short");
+    let long = "1".repeat(4 << 10);
+    let mut locks = Vec::new();
+    for id in 2..80 {
+        journal.record(&entry(id, &long)).unwrap();
+        locks.extend(journal.shorten().unwrap());
+        journal.undone(id).unwrap();
+        assert!(fs::metadata(&path).unwrap().len() < SHORTENED_AT * 2);
+    }
+    assert!(locks.len() > 1);
+    // As long as anybody has the newest lock.
+    drop(journal);
+    let lock = locks.pop();
+    locks.clear();
+    let second = Journal::open(directory.path(), "wg0");
+    assert!(matches!(second, Err(HostError::Busy { .. })));
+    drop(lock);
+    assert_eq!(open(directory.path()).1, [entry(1, "1")]);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+}
+
+#[test]
+fn a_journal_that_cannot_be_shortened_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    let long = "1".repeat(4 << 10);
+    for id in 1..20 {
+        journal.record(&entry(id, &long)).unwrap();
+    }
+    let obstacle = directory.path().join("wg0.journal-new");
+    fs::create_dir(&obstacle).unwrap();
+    journal.shorten().unwrap_err();
+    assert!(journal.shorten().unwrap().is_none(), "it has not grown");
+    journal.undone(1).unwrap();
+    drop(journal);
+    fs::remove_dir(&obstacle).unwrap();
+    assert_eq!(open(directory.path()).1.len(), 18);
+}
+
+#[test]
+fn the_remainder_of_a_shorter_journal_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    journal.record(&entry(1, "1")).unwrap();
+    drop(journal);
+    fs::write(directory.path().join("wg0.journal-new"), "{").unwrap();
+    assert_eq!(open(directory.path()).1, [entry(1, "1")]);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+}
+
+#[test]
 fn after_a_reboot_nothing_of_the_kernel_is_left_to_undo() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("wg0.journal");

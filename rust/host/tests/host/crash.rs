@@ -1,8 +1,8 @@
 //! Work that is cut short anywhere leaves nothing that the next process does not undo.
 
-use std::{future::poll_fn, pin::pin, task::Poll, thread};
+use std::{fs, future::poll_fn, net::SocketAddr, pin::pin, task::Poll, thread};
 
-use convoy_host::{Desired, Dns, Host, HostError, KillSwitch};
+use convoy_host::{Desired, Dns, Host, HostError, KillSwitch, Prefix};
 
 use crate::scene::{Scene, everything, prefixes};
 
@@ -151,7 +151,7 @@ fn what_others_changed_since_is_left_alone() {
     scene.shell("echo 0 > /proc/sys/net/ipv4/conf/all/src_valid_mark");
     scene.ip("link set wg0 mtu 1300");
     scene.ip("route replace default dev eth0 table 51820");
-    std::fs::write(scene.resolv_conf(), "nameserver 192.0.2.53\n").unwrap();
+    fs::write(scene.resolv_conf(), "nameserver 192.0.2.53\n").unwrap();
     scene.recover();
     let after = scene.dump();
     assert!(after.contains("nameserver 192.0.2.53"), "{after}");
@@ -170,6 +170,38 @@ fn a_second_process_for_the_same_interface_is_refused() {
         let second = Host::open("wg0", scene.options()).await;
         assert!(matches!(second, Err(HostError::Busy { .. })), "{second:?}");
     });
+}
+
+#[test]
+fn a_network_that_changes_all_the_time_fills_no_disk_with_records() {
+    let Some(scene) = Scene::new("a_network_that_changes_all_the_time_fills_no_disk_with_records")
+    else {
+        return;
+    };
+    let before = scene.dump();
+    let journal = scene.options().journals.join("wg0.journal");
+    let networks = (0..200).map(|number| format!("172.16.{number}.0/24").parse().unwrap());
+    let excluded: Vec<Prefix> = networks.collect();
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut longest = 0;
+        for port in 1..=20 {
+            let desired = Desired {
+                excluded: excluded.clone(),
+                streams: vec![SocketAddr::from(([192, 168, 1, 1], port))],
+                ..all()
+            };
+            host.apply(&desired).await.unwrap();
+            longest = longest.max(fs::metadata(&journal).unwrap().len());
+        }
+        assert!(longest < 300 << 10, "{longest} bytes");
+        // The lock is that of the file that is there now.
+        let second = Host::open("wg0", scene.options()).await;
+        assert!(matches!(second, Err(HostError::Busy { .. })), "{second:?}");
+    });
+    scene.recover();
+    assert_eq!(scene.dump(), before);
+    assert!(scene.is_clean());
 }
 
 #[test]
