@@ -77,6 +77,18 @@ impl What {
         matches!(self, Self::Firewall(ruleset) if ruleset.is_kill_switch)
     }
 
+    /// Whether this and its former state are kill switches that stay equally long, so that the record of one serves for
+    /// the other.
+    pub(crate) fn stays_like(&self, former: &Self) -> bool {
+        match (self, former) {
+            (Self::Firewall(new), Self::Firewall(former)) => {
+                let are_kill_switches = new.is_kill_switch && former.is_kill_switch;
+                are_kill_switches && new.is_persistent == former.is_persistent
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it survives a reboot, so that its record must as well.
     pub(crate) fn survives_reboot(&self) -> bool {
         matches!(self, Self::Dns(Resolving::File { .. }))

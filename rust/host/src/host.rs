@@ -242,17 +242,22 @@ impl Host {
 
     /// Lets everything out, beside the tunnel, until `duration` has passed: neither kill switch nor default route
     /// nor name servers. [`Host::watch`] ends it; if this process dies, the kernel closes the kill switch in time.
+    ///
+    /// # Errors
+    /// Everything opened so far closes again, and so does what an earlier pause has opened.
     pub async fn pause(&mut self, duration: Duration) -> Result<(), HostError> {
         let pause = Pause::begin(duration).map_err(HostError::kernel("set", "a timer"))?;
         self.pause = Some(pause);
+        // The end of an earlier pause is none of this one.
+        self.events.retain(|event| *event != Event::Resumed);
         let paused = self.follow_pause().await;
         if paused.is_err() {
-            // Everything opened so far closes again; the first error is the one that matters.
+            // The first error is the one that matters.
             self.pause = None;
             if let Err(error) = self.follow_pause().await {
                 tracing::warn!(interface = self.interface, %error, "The pause is not undone yet");
-                self.wake_at(Some(Instant::now()));
             }
+            self.end_pause_later();
         }
         paused
     }
@@ -263,9 +268,22 @@ impl Host {
     }
 
     /// Ends a pause.
+    ///
+    /// # Errors
+    /// [`Host::watch`] goes on closing what is still open, and reports that the pause has ended.
     pub async fn resume(&mut self) -> Result<(), HostError> {
         self.pause = None;
-        self.follow_pause().await
+        let resumed = self.follow_pause().await;
+        if resumed.is_err() {
+            self.end_pause_later();
+        }
+        resumed
+    }
+
+    /// Lets `watch` close what a pause has left open.
+    fn end_pause_later(&mut self) {
+        self.events.push_back(Event::Resumed);
+        self.wake_at(Some(Instant::now()));
     }
 
     /// Restores everything that other programs have not changed since. A persistent kill switch stays, and a pause of it

@@ -16,7 +16,8 @@
 //! Decisions:
 //!
 //! - **Written down first.** Every change is synced to `/run/convoy/NAME.journal` before it is made. A replaced
-//!   resolv.conf is the only one that outlives a power cut, so its record is in `/var/lib/convoy`.
+//!   resolv.conf is the only one that outlives a power cut, so its record is in `/var/lib/convoy`. Only a kill switch
+//!   takes the place of another although there is no room for its record.
 //! - **Foreign changes stay**: to be undone, a route, rule or address must match exactly, a file must still have
 //!   our content, a sysctl our value.
 //! - **A restart leaks nothing**: changes in place stay there, and those that guard packets go last.

@@ -155,12 +155,30 @@ impl Host {
             change,
         };
         // The former state's record stays until its successor is in place: after a crash, either may be there.
-        self.record(entry, None)?;
+        if let Err(error) = self.record(entry, None) {
+            return match known.filter(|at| what.stays_like(&self.made[*at].change.what)) {
+                Some(at) => self.replace_unrecorded(at, what, error).await,
+                None => Err(error),
+            };
+        }
         self.disordered.extend(level(what));
         if let Err(error) = self.effects.make(what).await {
             return self.tolerate(what, error);
         }
         former.map_or(Ok(()), |id| self.forget(id))
+    }
+
+    /// Replaces a kill switch under the former one's record: a full disk must keep none open.
+    async fn replace_unrecorded(
+        &mut self,
+        at: usize,
+        what: &What,
+        error: HostError,
+    ) -> Result<(), HostError> {
+        tracing::warn!(interface = self.interface, %error, "Replacing the kill switch without a record");
+        self.effects.make(what).await?;
+        self.made[at].change.what = what.clone();
+        Ok(())
     }
 
     /// Brings back a change that others removed; returns whether it did.

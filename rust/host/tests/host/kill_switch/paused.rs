@@ -1,11 +1,11 @@
 //! A kill switch that stays, though its tunnel has gone in a pause.
 
-use std::{net::IpAddr, time::Duration};
+use std::{fs, net::IpAddr, path::PathBuf, process::Command, time::Duration};
 
-use convoy_host::{Host, HostError, KillSwitch, end_pause, open_kill_switch};
+use convoy_host::{Desired, Host, HostError, KillSwitch, end_pause, open_kill_switch};
 
 use super::{leaves, locked};
-use crate::scene::Scene;
+use crate::scene::{Scene, prefixes};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PERSISTENT: KillSwitch = KillSwitch {
@@ -50,6 +50,60 @@ fn the_pause_of_one_that_has_lost_its_interface_can_be_ended() {
     });
     opens(&scene);
     scene.run(async || end_pause("wg0").await.unwrap());
+}
+
+#[test]
+fn one_closes_although_there_is_no_room_for_a_record() {
+    let Some(scene) = Scene::new("one_closes_although_there_is_no_room_for_a_record") else {
+        return;
+    };
+    let disk = SmallDisk::at(scene.options().journals);
+    let desired = Desired {
+        // The rules are longer than any room that is left.
+        excluded: (0..100)
+            .flat_map(|number| prefixes(&[&format!("172.16.{number}.0/24")]))
+            .collect(),
+        ..locked(KillSwitch::default())
+    };
+    scene.run(async || {
+        let mut host = scene.open().await;
+        host.apply(&desired).await.unwrap();
+        host.pause(HOUR).await.unwrap();
+        assert!(passes(&scene));
+        disk.fill();
+        // The rest may have to wait for room.
+        let resumed = host.resume().await;
+        assert!(!passes(&scene), "{resumed:?}");
+        assert!(host.is_kill_switch_closed().await);
+        // The former record undoes it.
+        drop(host);
+        scene.open().await.undo().await.unwrap();
+    });
+    assert!(passes(&scene));
+}
+
+/// A file system with little room.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn at(directory: PathBuf) -> Self {
+        fs::create_dir_all(&directory).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs"]);
+        assert!(mount.arg(&directory).status().unwrap().success());
+        Self(directory)
+    }
+
+    fn fill(&self) {
+        fs::write(self.0.join("filled"), vec![0; 1 << 20]).unwrap_err();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
 }
 
 /// Closes a kill switch, pauses it, and lets its tunnel go.

@@ -6,11 +6,12 @@ use std::{
     path::PathBuf,
 };
 
-use convoy_host::{Host, KillSwitch, Options};
+use convoy_host::{Event, Host, KillSwitch, Options};
 use tempfile::TempDir;
+use tokio::time::Duration;
 
 use super::locked;
-use crate::scene::Scene;
+use crate::scene::{Scene, until};
 
 /// An nft(8) that loads nothing while it refuses.
 struct Nft {
@@ -88,4 +89,31 @@ fn after_rules_that_could_not_be_loaded_the_next_ones_count() {
         host.undo().await.unwrap();
     });
     assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn a_pause_whose_end_is_refused_ends_as_soon_as_it_can() {
+    let Some(scene) = Scene::new("a_pause_whose_end_is_refused_ends_as_soon_as_it_can") else {
+        return;
+    };
+    let hour = Duration::from_secs(3600);
+    let nft = Nft::new();
+    scene.run(async || {
+        let mut host = nft.open(&scene).await;
+        host.apply(&locked(KillSwitch::default())).await.unwrap();
+        host.pause(hour).await.unwrap();
+        nft.refuse();
+        host.resume().await.unwrap_err();
+        nft.relent();
+        until(&mut host, |event| *event == Event::Resumed).await;
+        assert!(host.is_kill_switch_closed().await);
+        // One that cannot be made longer, either.
+        host.pause(hour).await.unwrap();
+        nft.refuse();
+        host.pause(2 * hour).await.unwrap_err();
+        nft.relent();
+        until(&mut host, |event| *event == Event::Resumed).await;
+        assert!(host.is_kill_switch_closed().await);
+        host.undo().await.unwrap();
+    });
 }
