@@ -14,16 +14,23 @@ use crate::{
 /// empty if there is none.
 #[must_use]
 pub fn resolv_conf_without_tunnels(options: &Options) -> String {
-    match original(options) {
-        Ok(Original::File { content, .. }) => {
+    let path = &options.resolv_conf;
+    let Ok(original) = original(options) else {
+        return String::new();
+    };
+    if let Some(content) = original.behind(path) {
+        return String::from_utf8_lossy(&content).into_owned();
+    }
+    match original {
+        Original::File { content, .. } => {
             let content = hex::decode(content).unwrap_or_default();
             String::from_utf8_lossy(&content).into_owned()
         }
-        Ok(Original::Link { target }) => {
-            let directory = options.resolv_conf.parent().unwrap_or(Path::new("/"));
+        Original::Link { target, .. } => {
+            let directory = path.parent().unwrap_or(Path::new("/"));
             text_of(&directory.join(target))
         }
-        Ok(Original::Absent) | Err(_) => String::new(),
+        Original::Absent => String::new(),
     }
 }
 
@@ -31,7 +38,7 @@ pub fn resolv_conf_without_tunnels(options: &Options) -> String {
 /// our tunnels.
 pub(crate) fn leads_to_resolved(options: &Options) -> bool {
     let is_link = || match original(options) {
-        Ok(Original::Link { target }) => target.to_string_lossy().contains("systemd/resolve/"),
+        Ok(Original::Link { target, .. }) => target.to_string_lossy().contains("systemd/resolve/"),
         _ => false,
     };
     let names_resolved = |line: &str| {

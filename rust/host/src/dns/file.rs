@@ -20,7 +20,12 @@ pub(crate) enum Original {
     /// A file with this content, in hexadecimal digits, as it need not be UTF-8.
     File { content: String, mode: u32 },
     /// A symbolic link.
-    Link { target: PathBuf },
+    Link {
+        target: PathBuf,
+        /// Content of its target, in hexadecimal digits: a link that cannot be replaced has our text behind it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        behind: Option<String>,
+    },
 }
 
 impl Original {
@@ -29,8 +34,10 @@ impl Original {
         let read = || -> io::Result<Self> {
             let metadata = fs::symlink_metadata(path)?;
             if metadata.is_symlink() {
-                let target = fs::read_link(path)?;
-                return Ok(Self::Link { target });
+                return Ok(Self::Link {
+                    target: fs::read_link(path)?,
+                    behind: fs::read(path).ok().map(hex::encode),
+                });
             }
             Ok(Self::File {
                 content: hex::encode(fs::read(path)?),
@@ -46,6 +53,15 @@ impl Original {
     /// Whether the file at `path` has this content now.
     pub(crate) fn is_text(path: &Path, content: &str) -> bool {
         fs::read(path).is_ok_and(|now| now == content.as_bytes())
+    }
+
+    /// Returns the content of the target if this is the link that still stands at `path`.
+    pub(crate) fn behind(&self, path: &Path) -> Option<Vec<u8>> {
+        let Self::Link { target, behind } = self else {
+            return None;
+        };
+        let stands = fs::read_link(path).is_ok_and(|now| now == *target);
+        hex::decode(behind.as_ref().filter(|_| stands)?).ok()
     }
 
     /// Whether the path was absent or empty: another program is about to write it.
@@ -87,12 +103,15 @@ pub(super) fn remove_unfinished(path: &Path) {
 
 /// Puts the original back.
 pub(super) fn restore(path: &Path, original: &Original) -> Result<(), HostError> {
+    if let Some(content) = original.behind(path) {
+        return overwrite(path, &content).map_err(HostError::file("restore", path));
+    }
     let restored = match original {
         Original::Absent => match fs::remove_file(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         },
-        Original::Link { target } => {
+        Original::Link { target, .. } => {
             let new = beside(path);
             let _ = fs::remove_file(&new);
             symlink(target, &new).and_then(|()| fs::rename(&new, path))
@@ -112,13 +131,13 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     };
     let _ = fs::remove_file(&new);
     // A mount point cannot be renamed over, and its directory may be read-only.
-    let in_place = OpenOptions::new().write(true).truncate(true).open(path);
-    in_place
-        .and_then(|mut file| {
-            file.write_all(content)?;
-            file.sync_all()
-        })
-        .map_err(|_| error)
+    overwrite(path, content).map_err(|_| error)
+}
+
+fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
 };
 
-use convoy_host::{Desired, Dns, Event, Host, Options};
+use convoy_host::{Desired, Dns, Event, Host, Options, resolv_conf_without_tunnels};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::scene::{Scene, prefixes, until, watch_until};
@@ -171,6 +171,46 @@ fn a_bind_mounted_resolv_conf_is_written_in_place() {
         fs::read_to_string(&source).unwrap(),
         "nameserver 192.0.2.10\n"
     );
+    drop(unmount);
+}
+
+#[test]
+fn what_is_behind_a_link_in_a_read_only_directory_comes_back() {
+    let Some(scene) = Scene::new("what_is_behind_a_link_in_a_read_only_directory_comes_back")
+    else {
+        return;
+    };
+    let target = scene.resolv_conf();
+    let directory = target.with_file_name("etc");
+    fs::create_dir(&directory).unwrap();
+    let options = Options {
+        resolv_conf: directory.join("resolv.conf"),
+        ..scene.options()
+    };
+    symlink(&target, &options.resolv_conf).unwrap();
+    let none = None::<&str>;
+    mount(Some(&directory), &directory, none, MsFlags::MS_BIND, none).unwrap();
+    let unmount = scopeguard(|| umount2(&directory, MntFlags::MNT_DETACH).unwrap());
+    let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    mount(none, &directory, none, read_only, none).unwrap();
+    let content = || fs::read_to_string(&target).unwrap();
+    scene.run(async || {
+        let mut host = scene.open_with(options.clone()).await;
+        let applied = host.apply(&with_servers()).await.unwrap();
+        assert_eq!(applied.warnings, [""; 0]);
+        assert!(content().contains("10.9.0.1"));
+        let outside = resolv_conf_without_tunnels(&options);
+        assert_eq!(outside, "nameserver 192.168.1.1\n");
+        // Nor is it lost with the process.
+        drop(host);
+        let mut host = scene.open_with(options.clone()).await;
+        host.apply(&with_servers()).await.unwrap();
+        fs::write(&target, "nameserver 192.0.2.10\n").unwrap();
+        watch_until(&mut host, || content().contains("10.9.0.1")).await;
+        host.undo().await.unwrap();
+    });
+    assert_eq!(content(), "nameserver 192.0.2.10\n");
+    assert!(scene.is_clean());
     drop(unmount);
 }
 

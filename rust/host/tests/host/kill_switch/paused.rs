@@ -1,8 +1,9 @@
 //! A kill switch that stays, though its tunnel has gone in a pause.
 
-use std::{fs, net::IpAddr, path::PathBuf, process::Command, time::Duration};
+use std::{fs, net::IpAddr, path::PathBuf, time::Duration};
 
 use convoy_host::{Desired, Host, HostError, KillSwitch, end_pause, open_kill_switch};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::{leaves, locked};
 use crate::scene::{Scene, prefixes};
@@ -88,9 +89,8 @@ struct SmallDisk(PathBuf);
 impl SmallDisk {
     fn at(directory: PathBuf) -> Self {
         fs::create_dir_all(&directory).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs"]);
-        assert!(mount.arg(&directory).status().unwrap().success());
+        let (kind, options) = (Some("tmpfs"), Some("size=256k,mode=755"));
+        mount(kind, &directory, kind, MsFlags::empty(), options).unwrap();
         Self(directory)
     }
 
@@ -101,8 +101,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
-        assert!(unmounted.is_ok_and(|status| status.success()));
+        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
     }
 }
 
