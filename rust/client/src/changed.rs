@@ -26,9 +26,7 @@ impl Changed {
 
     /// Takes a snapshot of the tunnel that an earlier supervisor left.
     pub(crate) fn under_former(config: &Config, running: RunningDevice) -> Self {
-        let text = fs::read_to_string(places::given(&config.name));
-        let given = text.ok().and_then(|text| Given::parse(&text));
-        match given {
+        match noted(config) {
             Some(given) => Self { given, running },
             // Written by a version that notes nothing: the file prevails, but takes no key away.
             None => {
@@ -46,6 +44,16 @@ impl Changed {
         self.given
             .merged(config, &configuration_of(config, &self.running))
     }
+}
+
+/// Whether the tunnel got other settings than the configuration has now, as far as anybody noted them.
+pub(crate) fn was_edited(config: &Config) -> bool {
+    noted(config).is_none_or(|given| given != Given::of(config))
+}
+
+fn noted(config: &Config) -> Option<Given> {
+    let text = fs::read_to_string(places::given(&config.name));
+    Given::parse(&text.ok()?)
 }
 
 /// Records for the next supervisor which settings came from the file.

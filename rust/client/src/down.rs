@@ -159,6 +159,7 @@ async fn undo_remains(
         host: Some(host),
         outer_lock,
         tunnel: None,
+        orphan: None,
         interface: None,
         port_mapping: state.as_ref().and_then(State::mapping).cloned(),
         port_forward: state.and_then(|state| state.port_forward),

@@ -57,13 +57,18 @@ fn update(peer: &mut Peer, running: &RunningPeer) {
     }
 }
 
-/// Saves the configuration to the file it came from, as far as that is safe; returns remarks for the user.
-pub(crate) fn write(config: &Config) -> anyhow::Result<Option<String>> {
+/// Saves the configuration to the file it came from, as far as that is safe, or beside one that `was_edited` since the
+/// tunnel got it; returns remarks for the user.
+pub(crate) fn write(config: &Config, was_edited: bool) -> anyhow::Result<Option<String>> {
     const FAILED: &str = "cannot save the configuration";
     let Some(source) = &config.source else {
         bail!("{FAILED}: its file was replaced while it was read");
     };
-    let saved = source.save(&to_wg_quick(config), has_keys(config));
+    let text = to_wg_quick(config);
+    let saved = match was_edited {
+        true => source.save_beside(&text),
+        false => source.save(&text, has_keys(config)),
+    };
     let path = source.path().display();
     Ok(match saved.context(FAILED)? {
         Saved::InPlace { narrowed_to: None } => None,

@@ -237,6 +237,7 @@ impl Supervisor {
             host: self.host,
             outer_lock: self.outer_lock,
             tunnel: self.tunnel,
+            orphan: None,
             interface: None,
             port_mapping: self.port_map.to_note(self.state.mapping()),
             port_forward: self.port_forward.to_note(self.state.port_forward.as_ref()),

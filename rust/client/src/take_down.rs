@@ -6,14 +6,17 @@ use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_desired::kill_switch;
 use convoy_host::{Host, Lock, end_pause, open_kill_switch};
-use convoy_keeper::{KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets};
+use convoy_keeper::{
+    KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets,
+    tunnel::{Adopted, RunningDevice},
+};
 use convoy_lifecycle::{Effect, Event, KillSwitch, Moment, State as Life, Step};
 use convoy_portmap::{ForwardedPort, Mapping, withdraw, withdraw_port};
 use convoy_process::terminal::Terminal;
 use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{error, warn};
 
-use super::{hooks::Hooks, port_forward::for_hooks, save, state::State};
+use super::{changed::was_edited, hooks::Hooks, port_forward::for_hooks, save, state::State};
 
 /// Returns remarks on what stays on the host once a tunnel with this configuration is down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {
@@ -36,6 +39,8 @@ pub(crate) struct Remains {
     /// Lock of the tunnel through which this one goes.
     pub(crate) outer_lock: Option<Lock>,
     pub(crate) tunnel: Option<KeptTunnel>,
+    /// The tunnel that a dead supervisor left, once it has been asked for its state.
+    pub(crate) orphan: Option<Adopted>,
     /// The interface, which stays until everything else is undone.
     pub(crate) interface: Option<OwnedFd>,
     /// The port that the router forwards.
@@ -97,7 +102,7 @@ impl Remains {
                 }
                 match self.tunnel.take() {
                     Some(tunnel) => self.interface = Some(tunnel.stop().await?),
-                    None => stop_orphan(&self.name).await?,
+                    None => self.stop_orphan().await?,
                 }
             }
             Step::UndoHost { keeps_kill_switch } => {
@@ -162,8 +167,8 @@ impl Remains {
         if !is_wanted.is_some_and(|wanted| wanted.value) {
             return Ok(None);
         }
-        let source = config.source.as_deref();
-        let Some(process) = self.tunnel.as_mut().and_then(KeptTunnel::process) else {
+        let source = config.source.clone();
+        let Some(running) = self.running().await? else {
             source.inspect(|source| source.remove_unfinished());
             return Ok(None);
         };
@@ -175,10 +180,55 @@ impl Remains {
                 source.path().display()
             )));
         }
+        self.save_running(&running)
+    }
+
+    /// Asks the tunnel's process for its state, whoever started it; `None` if there is none with a configuration.
+    async fn running(&mut self) -> anyhow::Result<Option<RunningDevice>> {
+        const FAILED: &str = "cannot save the configuration";
+        if self.tunnel.is_none() && self.orphan.is_none() {
+            self.orphan = adopt(&self.name).await.context(FAILED)?;
+        }
+        let orphan = self.orphan.as_mut().map(|orphan| &mut orphan.process);
+        let kept = self.tunnel.as_mut().and_then(KeptTunnel::process);
+        let Some(process) = kept.or(orphan) else {
+            return Ok(None);
+        };
         let running = process.device().await;
-        let running =
-            running.context("cannot save the configuration: the tunnel does not answer")?;
-        save::write(&save::saved(config, &running, self.picked_mark))
+        let running = running.with_context(|| format!("{FAILED}: the tunnel does not answer"))?;
+        // An orphan may have been started in place of another, and not have got it.
+        let is_configured = self.tunnel.is_some() || running.private_key.is_some();
+        Ok(Some(running).filter(|_| is_configured))
+    }
+
+    fn save_running(&self, running: &RunningDevice) -> anyhow::Result<Option<String>> {
+        let Some(config) = &self.config else {
+            return Ok(None);
+        };
+        if self.tunnel.is_some() {
+            return save::write(&save::saved(config, running, self.picked_mark), false);
+        }
+        // As a supervisor that takes over does, which cannot know who set a mark.
+        let is_marked = config.interface.fwmark.is_some();
+        let picked_mark = Some(running.fwmark).filter(|_| !is_marked);
+        let saved = save::saved(config, running, picked_mark);
+        save::write(&saved, was_edited(config))
+    }
+
+    /// Ends a tunnel process that has no supervisor, if there is one.
+    async fn stop_orphan(&mut self) -> anyhow::Result<()> {
+        let orphan = match self.orphan.take() {
+            Some(orphan) => Some(orphan),
+            None => adopt(&self.name).await?,
+        };
+        match orphan {
+            Some(orphan) => {
+                orphan.process.stop().await?;
+                remove_sockets(&self.name);
+            }
+            None => remove_dead_sockets(&self.name),
+        }
+        Ok(())
     }
 
     /// Makes sure that, if this process is killed, the next one runs only the remaining hooks.
@@ -189,16 +239,4 @@ impl Remains {
             warn!("{error:#}");
         }
     }
-}
-
-/// Ends a tunnel process that has no supervisor, if there is one.
-async fn stop_orphan(name: &InterfaceName) -> anyhow::Result<()> {
-    match adopt(name).await? {
-        Some(adopted) => {
-            adopted.process.stop().await?;
-            remove_sockets(name);
-        }
-        None => remove_dead_sockets(name),
-    }
-    Ok(())
 }

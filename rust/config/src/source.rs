@@ -114,15 +114,26 @@ impl Source {
     /// # Errors
     /// If the file belongs to somebody else: then nothing is written.
     pub fn save(&self, text: &str, has_keys: bool) -> Result<Saved, SaveError> {
+        self.saved(|| match self.is_still()? {
+            true => self.replace(text, has_keys),
+            false => self.write_beside(text),
+        })
+    }
+
+    /// Writes `text` to a new file beside this one.
+    ///
+    /// # Errors
+    /// As [`Source::save`].
+    pub fn save_beside(&self, text: &str) -> Result<Saved, SaveError> {
+        self.saved(|| self.write_beside(text))
+    }
+
+    fn saved(&self, write: impl FnOnce() -> io::Result<Saved>) -> Result<Saved, SaveError> {
         if let Some(uid) = self.foreign_owner() {
             let path = self.path.clone();
             return Err(SaveError::Foreign { path, uid });
         }
-        let saved = || match self.is_still()? {
-            true => self.replace(text, has_keys),
-            false => self.write_beside(text),
-        };
-        saved().map_err(|error| SaveError::Io {
+        write().map_err(|error| SaveError::Io {
             path: self.path.clone(),
             error,
         })

@@ -22,7 +22,7 @@ fn what_was_changed_meanwhile_is_saved() {
         fwmark: 7,
         peers: vec![first, third],
     };
-    write(&saved(&config, &running, Some(51820))).unwrap();
+    write(&saved(&config, &running, Some(51820)), false).unwrap();
 
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("Address = 10.0.0.1/24\n"), "{text}");

@@ -85,6 +85,19 @@ fn a_file_that_was_edited_or_exchanged_stays_and_a_new_one_is_beside_it() {
 }
 
 #[test]
+fn what_is_to_be_beside_a_file_leaves_it_as_it_is() {
+    let (directory, path) = file(0o640);
+    let saved = source(&path).save_beside(NEW).unwrap();
+    let Saved::Beside(beside) = saved else {
+        panic!("{saved:?}");
+    };
+    assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+    assert_eq!(fs::read_to_string(&beside).unwrap(), NEW);
+    assert_eq!(mode(&beside), 0o600);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+}
+
+#[test]
 fn a_file_is_saved_where_it_was_when_its_directory_is_exchanged() {
     let directory = tempfile::tempdir().unwrap();
     let [here, elsewhere] = ["here", "elsewhere"].map(|name| directory.path().join(name));

@@ -1,7 +1,10 @@
 //! `SaveConfig` writes to no file but its own, and loses nothing.
 
 use super::{NOBODY, install, told};
-use crate::client::world::{EVERYTHING, World};
+use crate::client::{
+    process::crash,
+    world::{EVERYTHING, World},
+};
 
 #[test]
 fn an_edit_made_while_the_tunnel_is_up_is_kept_and_the_running_state_is_beside_it() {
@@ -39,6 +42,37 @@ fn an_edit_that_reload_has_taken_is_saved_with_the_rest() {
         assert!(saved.contains(part), "{saved}");
     }
     assert_eq!(world.shell("ls /etc/wireguard"), "wg0.conf\n");
+}
+
+#[test]
+fn the_state_of_a_tunnel_whose_supervisor_has_died_is_saved_as_well() {
+    let Some(world) = World::new() else { return };
+    world.configure("SaveConfig = true\n", EVERYTHING);
+    let another = crate::twins::public_key(9);
+    let set = || {
+        world.shell(&format!(
+            "wg set wg0 peer {another} allowed-ips 10.99.0.0/16"
+        ))
+    };
+    world.up();
+    set();
+    crash(world.supervisor());
+    world.down();
+    let saved = world.read("wireguard/wg0.conf");
+    assert!(saved.contains(&another), "{saved}");
+    assert!(!saved.contains("FwMark"), "{saved}");
+    // Unless the file was edited since.
+    world.configure("SaveConfig = true\n", EVERYTHING);
+    world.up();
+    set();
+    crash(world.supervisor());
+    world.shell("echo AllowedIPs = 10.8.0.8/32 >> /etc/wireguard/wg0.conf");
+    let edited = world.read("wireguard/wg0.conf");
+    let told = told(world.down());
+    assert!(told.contains("/etc/wireguard/wg0.conf.saved"), "{told}");
+    assert_eq!(world.read("wireguard/wg0.conf"), edited);
+    let beside = world.read("wireguard/wg0.conf.saved");
+    assert!(beside.contains(&another), "{beside}");
 }
 
 #[test]
