@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Context;
 use convoy_config::{Config, InterfaceName};
 use convoy_desired::kill_switch;
-use convoy_host::{Host, Lock, end_pause, open_kill_switch};
+use convoy_host::{Host, Lock, open_kill_switch};
 use convoy_keeper::{
     KeptEvent, KeptTunnel, adopt, next_of, remove_dead_sockets, remove_sockets,
     tunnel::{Adopted, RunningDevice},
@@ -16,7 +16,9 @@ use convoy_process::terminal::Terminal;
 use convoy_supervision::{Place, Progress, control::Asked};
 use tracing::{error, warn};
 
-use super::{changed::was_edited, hooks::Hooks, port_forward::for_hooks, save, state::State};
+use super::{
+    changed::was_edited, hooks::Hooks, lock::lock, port_forward::for_hooks, save, state::State,
+};
 
 /// Returns remarks on what stays on the host once a tunnel with this configuration is down.
 pub(crate) fn stays(config: &Config) -> Vec<String> {
@@ -123,22 +125,26 @@ impl Remains {
 
     async fn undo_host(&mut self, keeps_kill_switch: bool) -> anyhow::Result<()> {
         let Some(host) = self.host.take() else {
-            // It was released when the interface left, and its kill switch stayed.
-            let config = self.config.as_ref();
-            let switch = config.and_then(|config| kill_switch(&config.interface));
-            let name = self.name.as_str();
-            match switch {
-                Some(switch) if !switch.persistent && !keeps_kill_switch => {
-                    open_kill_switch(name).await?;
-                }
-                Some(_) => end_pause(name).await?,
-                None => {}
-            }
-            return Ok(());
+            return self.undo_released(keeps_kill_switch).await;
         };
         match keeps_kill_switch {
             true => host.close().await?,
             false => host.undo().await?,
+        }
+        Ok(())
+    }
+
+    /// Undoes what stayed when the interface left: the kill switch, which the configuration may not want any more.
+    async fn undo_released(&self, keeps_kill_switch: bool) -> anyhow::Result<()> {
+        let host = lock(&self.name).await?;
+        let config = self.config.as_ref();
+        let switch = config.and_then(|config| kill_switch(&config.interface));
+        match keeps_kill_switch || switch.is_some_and(|switch| switch.persistent) {
+            true => host.close().await?,
+            false => {
+                host.undo().await?;
+                open_kill_switch(self.name.as_str()).await?;
+            }
         }
         Ok(())
     }

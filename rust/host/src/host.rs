@@ -304,11 +304,16 @@ impl Host {
     }
 
     /// Like [`Host::close`], but a pause goes on: for an interface that has left this namespace. [`end_pause`] ends it.
+    /// The record of a kill switch stays, for [`recover`].
     ///
     /// [`end_pause`]: crate::end_pause
     pub async fn release(mut self) -> Result<(), HostError> {
-        self.put_back(|ruleset| ruleset.is_kill_switch, Ok(()))
-            .await
+        self.undo_all(|entry| !entry.change.what.is_kill_switch())
+            .await?;
+        match self.has_changes() {
+            true => Ok(()),
+            false => self.journal.remove(),
+        }
     }
 
     /// Reads the host's state and makes a plan.

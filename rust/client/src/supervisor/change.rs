@@ -5,8 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, anyhow, bail, ensure};
 use convoy_config::{Config, SYSTEM_TABLES, difference};
 use convoy_desired::{configured_mark, desired, wants_port_map};
+use convoy_host::open_kill_switch;
 use convoy_keeper::KeptTunnel;
-use convoy_lifecycle::Event;
+use convoy_lifecycle::{Event, KillSwitch};
 use convoy_proto::config::DeviceUpdate;
 use convoy_status::seconds;
 use tracing::{error, info, warn};
@@ -69,7 +70,11 @@ impl Supervisor {
             self.follow_directs().await;
             return Err(error);
         }
-        let Err(error) = self.apply().await else {
+        let applied = match self.open_released().await {
+            Ok(()) => self.apply().await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = applied else {
             return Ok(());
         };
         let mark = self.mark;
@@ -81,6 +86,14 @@ impl Supervisor {
             error!("cannot give the host its former state: {error:#}");
         }
         Err(error)
+    }
+
+    /// Opens the kill switch that stayed when the interface left, if it is no longer wanted.
+    async fn open_released(&self) -> anyhow::Result<()> {
+        if self.host.is_none() && self.kill_switch() == KillSwitch::Off {
+            open_kill_switch(self.config.name.as_str()).await?;
+        }
+        Ok(())
     }
 
     /// Exchanges the configuration; returns the former one.

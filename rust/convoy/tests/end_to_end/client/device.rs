@@ -88,6 +88,32 @@ fn the_kill_switch_of_an_interface_that_moves_stays_closed() {
 }
 
 #[test]
+fn the_kill_switch_of_an_interface_that_moved_opens_by_reload_and_after_a_crash() {
+    let Some(world) = World::new() else { return };
+    for is_killed in [false, true] {
+        let pod = world.lab().namespace("pod").unwrap();
+        world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
+        let before = world.dump();
+        world.up();
+        move_to(&world, &pod);
+        let has_left = || (!world.shell("ip rule").contains("51820")).then_some(());
+        assert!(eventually(DEADLINE, has_left).is_some());
+        assert!(!world.answers("203.0.113.254"));
+        if is_killed {
+            crash(world.supervisor());
+            assert!(!world.answers("203.0.113.254"));
+        } else {
+            world.configure("", EVERYTHING);
+            world.convoy(&["reload", "wg0"]).succeeds();
+            world.reaches("203.0.113.254");
+        }
+        world.down();
+        world.reaches("203.0.113.254");
+        world.is_left_as(&before);
+    }
+}
+
+#[test]
 fn the_pause_of_an_interface_that_moves_ends_by_resume() {
     let Some(world) = World::new() else { return };
     let pod = world.lab().namespace("pod").unwrap();

@@ -54,6 +54,22 @@ fn the_pause_of_one_that_has_lost_its_interface_can_be_ended() {
 }
 
 #[test]
+fn recovery_opens_one_that_has_lost_its_interface() {
+    let released = paused(KillSwitch::default(), async |mut host| {
+        host.resume().await.unwrap();
+        host.release().await
+    });
+    let Some(scene) = released else { return };
+    assert!(!passes(&scene));
+    scene.recover();
+    assert!(passes(&scene));
+    assert!(scene.is_clean());
+    // Nothing is left of a tunnel without one.
+    scene.run(async || scene.open().await.release().await.unwrap());
+    assert!(scene.is_clean());
+}
+
+#[test]
 fn one_closes_although_there_is_no_room_for_a_record() {
     let Some(scene) = Scene::new("one_closes_although_there_is_no_room_for_a_record") else {
         return;
