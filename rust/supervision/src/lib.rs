@@ -149,11 +149,7 @@ impl Outside {
                         return Event::Down;
                     }
                 }
-                signal = next_signal(&mut self.signals), if is_coming_up => {
-                    if let SignalEvent::End(signal) = signal {
-                        return Event::Signal(signal);
-                    }
-                }
+                signal = next_end(&mut self.signals), if is_coming_up => return Event::Signal(signal),
                 () = &mut self.caller_leaves, if is_coming_up => return Event::CallerLeft,
             }
         }
@@ -337,6 +333,13 @@ async fn outcome(work: &mut Option<Work<anyhow::Result<()>>>) -> anyhow::Result<
 async fn next_request(control: &mut Option<Control>) -> Asked {
     match control {
         Some(control) => control.next().await,
+        None => pending().await,
+    }
+}
+
+async fn next_end(signals: &mut Option<Signals>) -> &'static str {
+    match signals {
+        Some(signals) => signals.next_end().await,
         None => pending().await,
     }
 }

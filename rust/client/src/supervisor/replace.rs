@@ -17,6 +17,7 @@ use convoy_host::owner;
 use convoy_lifecycle::State;
 use convoy_metrics::{self as metrics, LISTENER};
 use convoy_process::{background::MARKER, socket};
+use convoy_supervision::signals::Held;
 use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::{process::Command, time::timeout};
 use tracing::info;
@@ -70,6 +71,8 @@ impl Supervisor {
     }
 
     fn execute(&self, command: &mut process::Command) -> anyhow::Result<Infallible> {
+        // The next program is ended by those that come before it listens.
+        let _held = Held::new()?;
         Err(command.exec()).with_context(|| format!("cannot execute {}", self.program.display()))
     }
 

@@ -1,6 +1,6 @@
 //! A supervisor takes over a tunnel that goes on without one.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use convoy_lab::{Pid, Turn, eventually};
 use nix::sys::signal::{Signal, kill};
@@ -119,6 +119,25 @@ fn a_supervisor_becomes_the_program_that_has_been_installed_meanwhile() {
     world.convoy(&["reload", "wg0"]).succeeds();
     world.down();
     assert_eq!(world.shell("wc -l < /run/hooks; rm /run/hooks").trim(), "2");
+    world.is_left_as(&before);
+}
+
+#[test]
+fn a_supervisor_survives_any_number_of_signals_to_be_replaced() {
+    let Some(world) = World::new() else { return };
+    world.configure("#convoy: KillSwitch = on\n", EVERYTHING);
+    let before = world.dump();
+    world.up();
+    let (supervisor, tunnel) = (world.supervisor(), world.tunnel());
+    for _ in 0..200 {
+        kill(supervisor, Signal::SIGUSR2).unwrap();
+        kill(supervisor, Signal::SIGHUP).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    world.status_becomes("state", "up");
+    assert_eq!((world.supervisor(), world.tunnel()), (supervisor, tunnel));
+    world.reaches(BEHIND[0]);
+    world.down();
     world.is_left_as(&before);
 }
 

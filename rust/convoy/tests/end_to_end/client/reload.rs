@@ -52,6 +52,20 @@ fn a_running_transfer_does_not_notice_another_peer() {
 }
 
 #[test]
+fn a_signal_that_comes_before_the_tunnel_is_up_counts() {
+    let Some(world) = World::new() else { return };
+    let edit = "echo AllowedIPs = 10.99.0.0/16 >> /etc/wireguard/wg0.conf";
+    world.configure(&format!("PostUp = {edit}; kill -HUP $PPID\n"), BEHIND_ONLY);
+    world.up();
+    let is_routed = || {
+        let routes = world.shell("ip route");
+        routes.contains("10.99.0.0/16 dev wg0").then_some(())
+    };
+    assert!(eventually(DEADLINE, is_routed).is_some());
+    world.down();
+}
+
+#[test]
 fn a_bad_file_changes_nothing() {
     let Some(world) = World::new() else { return };
     let drop_ins = world.client.run_directory().join("etc/wireguard/wg0.d");
