@@ -34,9 +34,9 @@ fn ends_in_time_after(kill: fn(&World)) {
     let leaks = Leaks::watch(&world);
     world.up();
     world.reaches_all_behind();
-    let begin = Instant::now();
     let time = format!("{}s", PAUSE.as_secs());
     world.convoy(&["pause", "wg0", "--for", &time]).succeeds();
+    let begin = Instant::now();
     for outside in OUTSIDE {
         world.reaches(outside);
     }
