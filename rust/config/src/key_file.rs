@@ -1,6 +1,7 @@
 //! Files that contain one key in base64, a password, or certificates.
 
 use std::{
+    env,
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
 };
@@ -26,11 +27,16 @@ pub(crate) struct KeyFiles<'a> {
 }
 
 /// Larger files contain something else.
-const MAX_BYTES: usize = 4096;
+pub(crate) const MAX_BYTES: usize = 4096;
 /// Longest password in bytes (RFC 8489 §14.4).
 const MAX_PASSWORD_BYTES: usize = 508;
 /// Largest file of certificates: bundles of whole systems have 220 to 300 KiB, with comments for each up to twice that.
 pub(crate) const MAX_AUTHORITIES_BYTES: usize = 512 << 10;
+
+/// Returns the directory where systemd puts credentials, if this is a service.
+pub(crate) fn credentials() -> Option<PathBuf> {
+    env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
+}
 
 impl KeyFiles<'_> {
     /// Reads a key, or reports why not.

@@ -1,7 +1,6 @@
 //! Reads `NAME.conf`, `NAME.d` and the files of keys.
 
 use std::{
-    env,
     ffi::OsStr,
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
@@ -20,7 +19,7 @@ use crate::{
     draft::Draft,
     drop_in::DropIns,
     file_text::{cannot_read, file_report, is_readable_by_others, text_of},
-    key_file::KeyFiles,
+    key_file::{KeyFiles, credentials},
     keys::clamped,
     loaded::Loaded,
     located::{Files, Located, Place, Shown},
@@ -53,7 +52,7 @@ impl Reader {
     pub fn from_environment() -> Self {
         Self {
             tables: RouteTables::of_this_machine(),
-            credentials: env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+            credentials: credentials(),
         }
     }
 

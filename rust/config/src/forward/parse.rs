@@ -1,14 +1,16 @@
 //! Parses a forwarder's file.
 
-use super::{model::Forwarding, source::Source, take::refuse_unguarded, values};
+use std::{os::fd::AsFd, path::PathBuf};
+
+use super::{model::Forwarding, source::Source, take::refuse_unguarded};
 use crate::{
     key::Take,
+    key_file::{KeyFiles, credentials},
     keys::{find_of_forwarder, of_forwarder},
-    located::Place,
+    located::{Located, Place},
     nearest::nearest_word,
     report::{Diagnostic, Report},
     text::{Content, Text, lines},
-    values::Bad,
 };
 
 /// Parses a file and checks it as a whole.
@@ -20,7 +22,7 @@ pub(super) fn parse(source: &Source, report: &mut Report) -> Forwarding {
     for line in lines(&source.text) {
         parser.line(line);
     }
-    parser.finish(&source.files.0[0].path)
+    parser.finish(source)
 }
 
 struct Parser<'a> {
@@ -62,20 +64,17 @@ impl Parser<'_> {
         }
     }
 
-    fn finish(mut self, path: &std::path::Path) -> Forwarding {
+    fn finish(mut self, source: &Source) -> Forwarding {
         let report = self.report;
-        self.forwarding.read_logins(|file| {
-            let read = values::login_file(file);
-            read.map_err(|bad| {
-                let bad = Bad {
-                    range: file.at.range(),
-                    ..bad
-                };
-                report.push(bad.diagnostic("LoginFile", 0));
-            })
-            .ok()
-        });
+        let credentials = credentials();
+        let files = KeyFiles {
+            credentials: credentials.as_deref(),
+            directory: source.directory.as_fd(),
+        };
+        let read = |file: &Located<PathBuf>| files.read_login(file, report);
+        self.forwarding.read_logins(read);
         if self.forwarding.listeners.is_empty() && !report.has_errors() {
+            let path = &source.files.0[0].path;
             let error = Diagnostic::file_error("nothing is forwarded", path);
             report.push(error.help("add a line such as `Forward = 8080:192.0.2.1:80`"));
         }

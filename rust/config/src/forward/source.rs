@@ -1,6 +1,10 @@
 //! The text of a forwarder's file.
 
-use std::{os::fd::AsFd, path::Path, sync::Arc};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::Arc,
+};
 
 use crate::{
     MAX_FILE_BYTES,
@@ -15,6 +19,8 @@ use crate::{
 
 /// A file's text, and as diagnostics show it.
 pub(super) struct Source {
+    /// The directory of the file.
+    pub(super) directory: OwnedFd,
     pub(super) text: String,
     pub(super) files: Arc<Files>,
 }
@@ -25,14 +31,9 @@ impl Source {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let read = open_directory(directory)
-            .and_then(|it| {
-                read_file(
-                    it.as_fd(),
-                    path.file_name().unwrap_or_default().as_ref(),
-                    MAX_FILE_BYTES,
-                )
-            })
+        let name = path.file_name().unwrap_or_default().as_ref();
+        let (directory, read) = open_directory(directory)
+            .and_then(|it| read_file(it.as_fd(), name, MAX_FILE_BYTES).map(|read| (it, read)))
             .map_err(|error| file_report(cannot_read(path, &error)))?;
         let (text, flaw) = text_of(&read.bytes);
         let shown = Shown {
@@ -47,7 +48,11 @@ impl Source {
             return Err(report);
         }
         let text = text.to_string();
-        Ok(Self { text, files })
+        Ok(Self {
+            directory,
+            text,
+            files,
+        })
     }
 
     /// Shows every line as it is.

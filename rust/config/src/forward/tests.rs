@@ -219,6 +219,43 @@ fn what_rinetd_means_otherwise_is_an_error_with_its_line() {
     }
 }
 
+#[test]
+fn the_file_of_a_password_is_found_beside_the_one_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("forward.conf");
+    fs::write(&path, "Socks5 = 1080\nLoginFile = login\n").unwrap();
+    fs::write(directory.path().join("login"), "alice:sesame\n").unwrap();
+    let (forwarding, warnings) = read_forwarding(&path).unwrap();
+    assert!(forwarding.listeners[0].login.is_some());
+    let shown = warnings.to_string();
+    assert!(
+        shown.contains("others can read this file with the password"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_password_is_refused_and_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("forward.conf");
+    let fifo = directory.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    fs::write(directory.path().join("large"), "alice:".repeat(1_000)).unwrap();
+    for (file, reason) in [
+        ("fifo", "it is a FIFO"),
+        ("large", "more than"),
+        ("/dev/zero", "it is a device"),
+        ("missing", "it does not exist"),
+    ] {
+        fs::write(&path, format!("Socks5 = 1080\nLoginFile = {file}\n")).unwrap();
+        let report = read_forwarding(&path).unwrap_err().to_string();
+        assert!(
+            report.contains("forward.conf:2:13") && report.contains(reason),
+            "{report}"
+        );
+    }
+}
+
 fn read(text: &str) -> Result<(Forwarding, Report), Report> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("forward.conf");

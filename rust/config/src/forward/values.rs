@@ -1,10 +1,6 @@
 //! Parses the values of a forwarder's file.
 
-use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Side, UserPassword};
 use crate::{
@@ -102,16 +98,6 @@ pub(crate) fn buffer(value: Text<'_>) -> Parsed<usize> {
         .ok_or_else(|| Bad::new(value, "a size from `8K` to `256K`"))
 }
 
-/// Reads a file with `user:password`. What is [`Bad`] has no place in it.
-pub(super) fn login_file(path: &Path) -> Parsed<UserPassword> {
-    let text = fs::read_to_string(path);
-    let text = text.map_err(|error| Bad {
-        help: Some(error.to_string()),
-        ..nowhere("a file that can be read")
-    })?;
-    login(&text).ok_or_else(|| nowhere("a file whose first line is `user:password`"))
-}
-
 /// The text of a file with `user:password`.
 pub(crate) fn login(text: &str) -> Option<UserPassword> {
     let (user, password) = text.lines().next()?.split_once(':')?;
@@ -120,14 +106,6 @@ pub(crate) fn login(text: &str) -> Option<UserPassword> {
         user: user.to_owned(),
         password: password.to_owned(),
     })
-}
-
-fn nowhere(expected: &str) -> Bad {
-    Bad {
-        range: 0..0,
-        expected: expected.to_owned(),
-        help: None,
-    }
 }
 
 /// The parts between colons, except those within brackets.
