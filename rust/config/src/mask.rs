@@ -10,7 +10,7 @@ use crate::{
     base64::{decode_key, is_base64, may_be_a_key},
     key::Form,
     keys::{find, may_have_password},
-    text::{Comment, Content, Text, lines},
+    text::{Comment, Content, Text, controls_terminal, lines},
 };
 
 /// `text` with its secrets replaced by `*`, its comments by spaces and control characters by `?`.
@@ -19,6 +19,13 @@ pub(crate) fn masked(text: &str) -> String {
     for line in lines(text) {
         mask_line(line, &mut shown);
     }
+    replace_controls(text, &mut shown);
+    String::from_utf8(shown).unwrap_or_default()
+}
+
+/// `text` with its control characters replaced by `?`, for a file that has no secrets.
+pub(crate) fn unmasked(text: &str) -> String {
+    let mut shown = text.as_bytes().to_vec();
     replace_controls(text, &mut shown);
     String::from_utf8(shown).unwrap_or_default()
 }
@@ -118,9 +125,7 @@ fn keys_in(value: Text<'_>) -> impl Iterator<Item = Range<usize>> + '_ {
 /// Keeps a file from controlling the terminal.
 fn replace_controls(text: &str, shown: &mut [u8]) {
     for (start, c) in text.char_indices() {
-        let is_directional = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let is_control = c.is_control() && !matches!(c, '\n' | '\t' | '\r');
-        if is_directional || is_control {
+        if controls_terminal(c) && !matches!(c, '\n' | '\t' | '\r') {
             let range = start..start + c.len_utf8();
             // A comment that is hidden already stays so.
             if shown[range.clone()] == text.as_bytes()[range.clone()] {

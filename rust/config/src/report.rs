@@ -1,10 +1,18 @@
 //! Errors and warnings, as a compiler shows them.
 
-use std::{fmt, ops::Range, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use crate::located::{Files, Place, Shown};
+use crate::{
+    located::{Files, Place, Shown},
+    text::without_controls,
+};
 
 /// Errors and warnings about the files of a configuration; contains no secret.
 #[derive(Clone, Debug, Default)]
@@ -211,13 +219,13 @@ impl Label {
     fn add_to<'a>(&'a self, group: Group<'a>, files: &'a Files, kind: AnnotationKind) -> Group<'a> {
         let at = match &self.target {
             Target::Span(at) => *at,
-            Target::File(path) => return group.element(Origin::path(path.to_string_lossy())),
+            Target::File(path) => return group.element(Origin::path(shown(path))),
         };
         let Some(file) = files.0.get(at.file as usize) else {
             return group;
         };
         let excerpt = Excerpt::new(file, at.range());
-        let path = file.path.to_string_lossy();
+        let path = shown(&file.path);
         let text = (!self.text.is_empty()).then_some(self.text.as_str());
         let annotation = kind.span(excerpt.span).label(text);
         let snippet = Snippet::source(excerpt.text)
@@ -231,6 +239,11 @@ impl Label {
             }
         }
     }
+}
+
+/// Returns a path as a terminal may show it: whoever makes a file chooses its name.
+fn shown(path: &Path) -> String {
+    without_controls(&path.to_string_lossy())
 }
 
 /// The line that a label points into.

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, net::IpAddr, path::Path};
 use super::{parse::place, source::Source};
 use crate::{
     report::{Diagnostic, Report},
-    text::{Text, lines},
+    text::{Text, lines, without_controls},
 };
 
 /// A forwarder's file.
@@ -22,7 +22,7 @@ pub fn import_rinetd(path: &Path) -> Result<(Imported, Report), Report> {
     source.show_all();
     let mut report = Report::default();
     let mut import = Import {
-        text: format!("# From {}\n", path.display()),
+        text: format!("# From {}\n", without_controls(&path.to_string_lossy())),
         allows_all: None,
         has_rules: false,
         is_guarded: false,

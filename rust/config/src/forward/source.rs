@@ -11,10 +11,10 @@ use crate::{
     file_text::{cannot_read, file_report, text_of},
     keys::find_of_forwarder,
     located::{Files, Place, Shown},
-    mask::masked,
+    mask::{masked, unmasked},
     open::{open_directory, read_file},
     report::{Diagnostic, Report},
-    text::{Content, lines},
+    text::{Content, controls_terminal, lines},
 };
 
 /// A file's text, and as diagnostics show it.
@@ -57,10 +57,9 @@ impl Source {
 
     /// Shows every line as it is.
     pub(super) fn show_all(&mut self) {
-        let replaced = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
         if let Some(Files(files)) = Arc::get_mut(&mut self.files) {
             for shown in files {
-                shown.text = self.text.chars().map(replaced).collect();
+                shown.text = unmasked(&self.text);
             }
         }
     }
@@ -82,7 +81,7 @@ fn shown(text: &str) -> String {
             && find_of_forwarder(&key.compact()).is_some()
         {
             shown[key.range()].copy_from_slice(key.text.as_bytes());
-            let is_plain = !value.text.chars().any(char::is_control);
+            let is_plain = !value.text.chars().any(controls_terminal);
             if is_plain {
                 shown[value.range()].copy_from_slice(value.text.as_bytes());
             }

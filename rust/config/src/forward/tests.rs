@@ -220,6 +220,30 @@ fn what_rinetd_means_otherwise_is_an_error_with_its_line() {
 }
 
 #[test]
+fn a_control_character_in_rinetds_file_moves_no_label() {
+    for (line, shown) in [
+        // Two bytes in UTF-8.
+        ("\u{85}éx", "1 | ??éx\n  |   ^^ expected"),
+        ("a \u{9b}€", "1 | a ??€\n  | ^^^^^ expected"),
+        ("a\u{1b}[2J", "1 | a?[2J\n  | ^^^^^ expected"),
+    ] {
+        let report = import(line).unwrap_err().to_string();
+        assert!(report.contains(shown), "{report}");
+    }
+}
+
+#[test]
+fn the_name_of_rinetds_file_adds_no_line_to_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a\nAllow = 0.0.0.0\u{1b}");
+    fs::write(&path, "127.0.0.1 81 192.0.2.1 81\n").unwrap();
+    let (Imported(text), _) = import_rinetd(&path).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    assert!(first.ends_with("/a?Allow = 0.0.0.0?"), "{first}");
+    assert_eq!(rest, "Forward = 127.0.0.1:81:192.0.2.1:81\n");
+}
+
+#[test]
 fn the_file_of_a_password_is_found_beside_the_one_that_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("forward.conf");

@@ -55,6 +55,25 @@ fn a_place_at_the_end_or_behind_it_is_no_panic() {
     Report::about(&files, Place::new(7, 0..1), "wrong", "here").to_string();
 }
 
+#[test]
+fn the_name_of_a_file_does_not_control_the_terminal() {
+    let path = std::path::PathBuf::from("wg0.d/\u{1b}]0;owned\u{7}\u{202e}\n.conf");
+    let text = "MTU = 1\n".to_owned();
+    let shown = Shown {
+        path: path.clone(),
+        text,
+    };
+    let files = Arc::new(Files(vec![shown]));
+    let mut report = Report::about(&files, Place::new(0, 0..3), "wrong", "here");
+    report.push(Diagnostic::file_error("unreadable", path));
+    let shown = report.to_string();
+    assert!(
+        shown.contains("--> wg0.d/?]0;owned???.conf:1:1\n"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("--> wg0.d/?]0;owned???.conf"), "{shown}");
+}
+
 fn files(text: &str) -> Arc<Files> {
     let path = "wg0.conf".into();
     let text = text.to_owned();
