@@ -1,10 +1,11 @@
 //! `SaveConfig`: writes the running state back to the configuration's file, as wg-quick(8) does.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, net::SocketAddr};
 
 use anyhow::{Context, bail};
-use convoy_config::{Config, Endpoint, Host, Located, Peer, Saved, to_wg_quick};
+use convoy_config::{Config, Endpoint, Host, Located, Peer, Saved, flaw_of_saved, to_wg_quick};
 use convoy_uapi::listing::{RunningDevice, RunningPeer};
+use nix::net::if_::if_indextoname;
 
 /// Returns the configuration as it runs, without the mark that was chosen for it (`picked`).
 ///
@@ -22,10 +23,12 @@ pub(crate) fn saved(config: &Config, running: &RunningDevice, picked: Option<u32
     let mut left: HashMap<_, _> = left.collect();
     saved.peers.retain_mut(|peer| {
         let running = left.remove(&peer.public_key.value);
-        running.is_some_and(|running| {
-            update(peer, running);
-            true
-        })
+        // Its file stays as it is.
+        peer.public_key.at.is_drop_in()
+            || running.is_some_and(|running| {
+                update(peer, running);
+                true
+            })
     });
     // In their order, which a map would lose.
     for new in &running.peers {
@@ -46,14 +49,33 @@ fn update(peer: &mut Peer, running: &RunningPeer) {
     peer.persistent_keepalive = keepalive.map(Located::nowhere);
     let is_one_address = match &peer.endpoints[..] {
         [] => true,
-        [one] => matches!(one.host, Host::Ip(_)),
+        [one] => !matches!(one.host, Host::Name(_)),
         _ => false,
     };
-    if let Some(address) = running.endpoint.filter(|_| is_one_address) {
-        peer.endpoints = vec![Located::nowhere(Endpoint {
-            host: Host::Ip(address.ip()),
-            port: address.port(),
-        })];
+    let running = running.endpoint.filter(|_| is_one_address);
+    if let Some(endpoint) = running.and_then(endpoint_of) {
+        peer.endpoints = vec![Located::nowhere(endpoint)];
+    }
+}
+
+/// Returns an address as a file has it; `None` if no datagram could reach it: it has no port, or its interface is gone.
+fn endpoint_of(address: SocketAddr) -> Option<Endpoint> {
+    let host = match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => Host::Zoned(*v6.ip(), zone_of(v6.scope_id())?),
+        _ => Host::Ip(address.ip()),
+    };
+    let port = address.port();
+    (port != 0).then_some(Endpoint { host, port })
+}
+
+/// Returns the name of an interface, or its index if the name would not be read again.
+fn zone_of(index: u32) -> Option<String> {
+    let name = if_indextoname(index).ok()?.into_string().ok()?;
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    match name.bytes().all(is_plain) {
+        // nix returns an empty name for an unknown index.
+        true => Some(name).filter(|name| !name.is_empty()),
+        false => Some(index.to_string()),
     }
 }
 
@@ -65,7 +87,8 @@ pub(crate) fn write(config: &Config, was_edited: bool) -> anyhow::Result<Option<
         bail!("{FAILED}: its file was replaced while it was read");
     };
     let text = to_wg_quick(config);
-    let saved = match was_edited {
+    let flaw = flaw_of_saved(config, &text);
+    let saved = match was_edited || flaw.is_some() {
         true => source.save_beside(&text),
         false => source.save(&text, has_keys(config)),
     };
@@ -77,12 +100,17 @@ pub(crate) fn write(config: &Config, was_edited: bool) -> anyhow::Result<Option<
         } => Some(format!(
             "{path} has keys, so only its owner can read it now (mode {mode:04o})"
         )),
-        Saved::Beside(beside) => Some(format!(
-            "{path} is not the file that {name} came up with any more, so it stays as it is; the running \
-             configuration is in {beside}",
-            name = config.name,
-            beside = beside.display(),
-        )),
+        Saved::Beside(beside) => {
+            let name = &config.name;
+            let why = match flaw {
+                None => format!("is not the file that {name} came up with any more"),
+                Some(flaw) => format!("would not be valid with what runs ({flaw})"),
+            };
+            let beside = beside.display();
+            Some(format!(
+                "{path} {why}, so it stays as it is; the running configuration is in {beside}"
+            ))
+        }
     })
 }
 

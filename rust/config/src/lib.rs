@@ -112,7 +112,7 @@ pub use routed::Routed;
 pub use source::{SaveError, Saved, Source};
 pub use trust::{Untrusted, hooks_are_trusted};
 pub use via::{MAX_OUTER_PEERS, MAX_OUTER_PREFIXES};
-pub use write::to_wg_quick;
+pub use write::{flaw_of_saved, to_wg_quick};
 
 /// Reads a configuration: [`Reader::read`] with this machine's files and environment.
 ///

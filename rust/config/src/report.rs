@@ -68,7 +68,13 @@ impl Report {
     /// Whether there is an error.
     #[must_use]
     pub(crate) fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|it| it.is_error)
+        self.first_error().is_some()
+    }
+
+    /// The title of the first error.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        let mut errors = self.diagnostics.iter().filter(|it| it.is_error);
+        errors.next().map(|error| error.title.as_str())
     }
 
     /// All that there is to say, over several lines; with terminal colours if `colour`.

@@ -114,29 +114,18 @@ impl Source {
     /// # Errors
     /// If the file belongs to somebody else: then nothing is written.
     pub fn save(&self, text: &str, has_keys: bool) -> Result<Saved, SaveError> {
-        self.saved(|| match self.is_still()? {
+        self.checked(|| match self.is_still()? {
             true => self.replace(text, has_keys),
             false => self.write_beside(text),
         })
     }
 
-    /// Writes `text` to a new file beside this one.
+    /// Writes `text` to a new file beside this one, which stays as it is.
     ///
     /// # Errors
-    /// As [`Source::save`].
+    /// As for [`Self::save`].
     pub fn save_beside(&self, text: &str) -> Result<Saved, SaveError> {
-        self.saved(|| self.write_beside(text))
-    }
-
-    fn saved(&self, write: impl FnOnce() -> io::Result<Saved>) -> Result<Saved, SaveError> {
-        if let Some(uid) = self.foreign_owner() {
-            let path = self.path.clone();
-            return Err(SaveError::Foreign { path, uid });
-        }
-        write().map_err(|error| SaveError::Io {
-            path: self.path.clone(),
-            error,
-        })
+        self.checked(|| self.write_beside(text))
     }
 
     /// Removes what a crash left of a new file, which has keys in it.
@@ -144,6 +133,17 @@ impl Source {
         if self.foreign_owner().is_none() {
             self.remove_new();
         }
+    }
+
+    fn checked(&self, write: impl FnOnce() -> io::Result<Saved>) -> Result<Saved, SaveError> {
+        let path = || self.path.clone();
+        if let Some(uid) = self.foreign_owner() {
+            return Err(SaveError::Foreign { path: path(), uid });
+        }
+        write().map_err(|error| SaveError::Io {
+            path: path(),
+            error,
+        })
     }
 
     /// Whether the file at its place is the one that was read: no link, of the same owner and with the same text.

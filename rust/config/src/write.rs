@@ -3,9 +3,16 @@
 use zeroize::Zeroizing;
 
 use crate::{
+    MAX_FILE_BYTES,
+    check::check,
     config::{Config, Interface, Peer},
+    draft::Draft,
     key::{Section, Write},
     keys::saved,
+    open::OpenError,
+    parse::parse,
+    report::Report,
+    route_tables::RouteTables,
     writer::Writer,
 };
 
@@ -33,6 +40,22 @@ pub fn to_wg_quick(config: &Config) -> Zeroizing<String> {
         peer(it, &mut out);
     }
     out.text
+}
+
+/// Names what is wrong with a text in place of the `NAME.conf` of `config`, beside its `NAME.d`; `None` if it is valid.
+#[must_use]
+pub fn flaw_of_saved(config: &Config, text: &str) -> Option<String> {
+    if text.len() > MAX_FILE_BYTES {
+        return Some(OpenError::TooLarge(MAX_FILE_BYTES).to_string());
+    }
+    let (mut draft, mut report) = (Draft::default(), Report::default());
+    let tables = RouteTables::of_this_machine();
+    parse(0, text, &tables, &mut draft, &mut report);
+    let others = config.peers.iter();
+    let others = others.filter(|peer| peer.public_key.at.is_drop_in());
+    draft.peers.extend(others.cloned());
+    check(&mut draft, &mut report);
+    report.first_error().map(str::to_owned)
 }
 
 fn interface(it: &Interface, out: &mut Writer) {

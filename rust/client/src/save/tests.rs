@@ -69,6 +69,86 @@ fn a_mark_that_was_chosen_and_the_addresses_of_names_are_not_saved() {
     assert_eq!(saved.peers[1].endpoints, config.peers[1].endpoints);
 }
 
+#[test]
+fn an_address_is_saved_with_its_zone_and_only_if_it_can_be_read_again() {
+    let (_directory, path, config) = config(
+        "",
+        &[
+            "Endpoint = 192.0.2.1:1\n",
+            "Endpoint = [fe80::9%lo]:5\n",
+            "Endpoint = [fe80::9%lo]:5\n",
+            "Endpoint = 192.0.2.4:4\n",
+            "",
+        ],
+    );
+    let lo = nix::net::if_::if_nametoindex("lo").unwrap();
+    let endpoints = [
+        format!("[fe80::1%{lo}]:77"),
+        "192.0.2.9:99".to_owned(),
+        // Its interface is gone.
+        "[fe80::9%4000000000]:5".to_owned(),
+        "192.0.2.4:0".to_owned(),
+        format!("[fe80::5%{lo}]:5"),
+    ];
+    let peers = (1..).zip(&endpoints).map(|(number, endpoint)| RunningPeer {
+        endpoint: Some(address(endpoint)),
+        ..peer(number)
+    });
+    let running = RunningDevice {
+        peers: peers.collect(),
+        ..RunningDevice::default()
+    };
+    write(&saved(&config, &running, None), false).unwrap();
+    let again = convoy_config::read(&path).unwrap().config;
+    let shown = again.peers.iter().map(|it| it.endpoints[0].to_string());
+    let expected = [
+        "[fe80::1%lo]:77",
+        "192.0.2.9:99",
+        "[fe80::9%lo]:5",
+        "192.0.2.4:4",
+        "[fe80::5%lo]:5",
+    ];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_would_not_be_valid_is_saved_beside_the_file() {
+    let (directory, path, _) = config("", &["AllowedIPs = 10.0.0.2/32\n"]);
+    let others = directory.path().join("wg0.d");
+    fs::create_dir(&others).unwrap();
+    let key = convoy_config::encode_key(&[2; 32]);
+    let text = format!(
+        "[Peer]\nPublicKey = {}\nAllowedIPs = 10.0.0.7/32\n",
+        key.as_str()
+    );
+    fs::write(others.join("a.conf"), text).unwrap();
+    let config = convoy_config::read(&path).unwrap().config;
+    let mut first = peer(1);
+    first.allowed_ips = ["10.0.0.2/32", "10.0.0.7/32"]
+        .map(|it| it.parse().unwrap())
+        .into();
+    let running = RunningDevice {
+        peers: vec![first, peer(2)],
+        ..RunningDevice::default()
+    };
+    let remark = write(&saved(&config, &running, None), false)
+        .unwrap()
+        .unwrap();
+    assert!(
+        remark.contains("two peers claim the same prefix"),
+        "{remark}"
+    );
+    let again = convoy_config::read(&path).unwrap().config;
+    let prefixes = again.peers.iter().flat_map(|it| &it.allowed_ips);
+    let prefixes: Vec<_> = prefixes.map(|it| it.to_string()).collect();
+    assert_eq!(prefixes, ["10.0.0.2/32", "10.0.0.7/32"]);
+    let beside = fs::read_to_string(path.with_file_name("wg0.conf.saved")).unwrap();
+    assert!(
+        beside.contains("AllowedIPs = 10.0.0.2/32, 10.0.0.7/32"),
+        "{beside}"
+    );
+}
+
 /// A configuration in a file, with the peers 1, 2 and so on.
 fn config(interface: &str, peers: &[&str]) -> (tempfile::TempDir, std::path::PathBuf, Config) {
     let directory = tempfile::tempdir().unwrap();
