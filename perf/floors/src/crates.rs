@@ -120,7 +120,7 @@ doctor: aead config gso host names namespace netlink portmap process proto repor
 config: types
 daemon: aead config gso netlink process proto report tun tunnel types uapi
 uapi: process proto report tunnel
-stats: daemon proto report uapi
+stats: daemon process proto report uapi
 metrics: daemon process proto report stats tunnel uapi
 endpoints: carrier config names proto
 path-mtu: config daemon gso host proto

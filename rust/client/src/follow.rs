@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, bail};
 use convoy_config::InterfaceName;
 use convoy_daemon::places;
-use convoy_process::{logging::say, message};
+use convoy_process::{logging::say, message, print};
 use convoy_supervision::{
     control::{Reply, Request},
     events::{Event, SCHEMA, What},
@@ -39,8 +39,7 @@ const LINES: usize = 64;
 /// Prints events until it is interrupted or its output is closed.
 pub fn run(args: &EventsArgs) -> anyhow::Result<()> {
     if args.schema {
-        io::stdout().lock().write_all(SCHEMA.as_bytes())?;
-        return Ok(());
+        return print(SCHEMA);
     }
     let name = args.name.as_deref().map(places::name_of).transpose()?;
     let mut builder = tokio::runtime::Builder::new_current_thread();

@@ -8,8 +8,7 @@
 
 use std::{
     collections::HashMap,
-    fs,
-    io::{self, Write as _},
+    fs, io,
     panic::resume_unwind,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -22,6 +21,7 @@ use convoy_config::{InterfaceName, Loaded};
 use convoy_daemon::places;
 use convoy_host::is_kill_switch_closed;
 use convoy_keeper::tunnel;
+use convoy_process::print;
 use convoy_report::{Condition, QueryError, Report, STATUS_SCHEMA, Status, Statuses, query};
 use convoy_rootless as userspace;
 use convoy_status::{Known, configured_switch, describe, rates, seconds, text, watch};
@@ -43,7 +43,7 @@ const RATE_TIME: Duration = Duration::from_secs(1);
 /// Prints the status of one tunnel, or of all.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if args.schema {
-        io::stdout().lock().write_all(STATUS_SCHEMA.as_bytes())?;
+        print(STATUS_SCHEMA)?;
         return Ok(ExitCode::SUCCESS);
     }
     let name = args.name.as_deref().map(places::name_of).transpose()?;
@@ -65,13 +65,10 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     }
     let is_up = !interfaces.is_empty();
     let statuses = Statuses { interfaces };
-    let mut stdout = io::stdout().lock();
-    if args.json {
-        writeln!(stdout, "{}", serde_json::to_string(&statuses)?)?;
-    } else {
-        let text = text::render(&statuses, jiff::Timestamp::now());
-        stdout.write_all(text.as_bytes())?;
-    }
+    print(&match args.json {
+        true => format!("{}\n", serde_json::to_string(&statuses)?),
+        false => text::render(&statuses, jiff::Timestamp::now()),
+    })?;
     for error in &unreadable {
         convoy_process::logging::say(&format!("convoy: {error:#}"));
     }

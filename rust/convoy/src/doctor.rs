@@ -3,7 +3,6 @@
 mod args;
 
 use std::{
-    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -18,6 +17,7 @@ use convoy_desired::{
 use convoy_doctor::{Diagnosis, Planned, Program, Standing, Subject, examine, examine_nat};
 use convoy_endpoints::Outside;
 use convoy_host::owner;
+use convoy_process::{print, print_to};
 use convoy_report::Condition;
 use convoy_rootless::holder;
 use tokio::runtime::Runtime;
@@ -28,18 +28,15 @@ pub(crate) use convoy_doctor::probes;
 /// Checks this host, and a tunnel if one is named; prints what was found.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if args.schema {
-        std::io::stdout()
-            .lock()
-            .write_all(convoy_doctor::SCHEMA.as_bytes())?;
+        print(convoy_doctor::SCHEMA)?;
         return Ok(ExitCode::SUCCESS);
     }
     let diagnosis = diagnosis(args)?;
     if args.json {
-        let line = serde_json::to_string(&diagnosis)?;
-        writeln!(std::io::stdout(), "{line}")?;
+        print(&format!("{}\n", serde_json::to_string(&diagnosis)?))?;
     } else {
         // Strips the colours unless this is a terminal.
-        write!(anstream::stdout(), "{}", convoy_doctor::render(&diagnosis))?;
+        print_to(anstream::stdout(), &convoy_doctor::render(&diagnosis))?;
     }
     Ok(diagnosis.severity.exit_code())
 }

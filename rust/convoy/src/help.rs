@@ -1,9 +1,8 @@
 //! `convoy help`: explains a command, or the keys of a configuration file.
 
-use std::io::{self, Write as _};
-
 use clap::{Args, Command, builder::StyledStr, error::ErrorKind};
 use convoy_config::Key;
+use convoy_process::print_to;
 
 use crate::paragraph::fill;
 
@@ -30,11 +29,7 @@ pub(crate) fn run(args: &HelpArgs, mut all: Command) -> anyhow::Result<()> {
         Some(topic) if topic.eq_ignore_ascii_case("config") => configuration().into(),
         Some(topic) => of_command(topic, all),
     };
-    match anstream::stdout().write_all(text.ansi().to_string().as_bytes()) {
-        // The reader has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => Ok(outcome?),
-    }
+    print_to(anstream::stdout(), &text.ansi().to_string())
 }
 
 /// The help of one command; ends the process if there is none of that name.

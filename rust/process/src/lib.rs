@@ -16,19 +16,20 @@ pub mod message;
 pub mod own_files;
 pub mod panics;
 pub mod paragraph;
+mod print;
 mod printable;
 mod process;
 pub mod socket;
 pub mod terminal;
 pub mod trust;
 
+pub use print::{print, print_to};
+pub use printable::printable;
 pub(crate) use process::close_all_but;
 pub use process::{
     PROGRAM, bound_freed_memory, close_inherited, forbid_core_dumps, inherited_fd,
     name_like_the_program, return_freed_memory, search_absolute_directories,
 };
-
-pub use printable::printable;
 
 pub use fix::{tun_fix, user_namespace_fix};
 

@@ -4,7 +4,7 @@ pub(crate) mod args;
 pub(crate) mod counters;
 pub(crate) mod rules;
 
-use std::{convert::Infallible, io::Write as _, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use anyhow::{Context, bail};
 use convoy_config::{Forwarding, Listener, import_rinetd, read_forwarding};
@@ -17,7 +17,7 @@ use convoy_network::{
     relay::{DEFAULT_BUFFER, Relay},
     translators::Translators,
 };
-use convoy_process::{self as process, logging, own_files::OwnFiles, panics};
+use convoy_process::{self as process, logging, own_files::OwnFiles, panics, print};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
@@ -59,7 +59,7 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<()> {
     match import_rinetd(&args.file) {
         Ok((imported, warnings)) => {
             show(&warnings);
-            Ok(std::io::stdout().write_all(imported.0.as_bytes())?)
+            print(&imported.0)
         }
         Err(report) => {
             show(&report);

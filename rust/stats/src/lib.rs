@@ -10,7 +10,6 @@ mod text;
 
 use std::{
     collections::BTreeMap,
-    io::Write,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -18,6 +17,7 @@ use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use convoy_daemon::args::DeviceName;
+use convoy_process::print;
 use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
@@ -42,15 +42,12 @@ pub struct StatsArgs {
 /// Prints the counters of the daemon of an interface.
 pub fn run(args: &StatsArgs) -> anyhow::Result<()> {
     let json = query(&socket::path(args.interface.as_str()))?;
-    let mut stdout = std::io::stdout().lock();
     if args.json {
-        writeln!(stdout, "{json}")?;
-    } else {
-        let report: Report = serde_json::from_str(&json)
-            .context("the daemon's answer does not fit this version of convoy")?;
-        stdout.write_all(text::render(&report, jiff::Timestamp::now()).as_bytes())?;
+        return print(&format!("{json}\n"));
     }
-    Ok(())
+    let report: Report = serde_json::from_str(&json)
+        .context("the daemon's answer does not fit this version of convoy")?;
+    print(&text::render(&report, jiff::Timestamp::now()))
 }
 
 /// The report of the daemon in this process.
