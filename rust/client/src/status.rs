@@ -21,7 +21,7 @@ use convoy_config::{InterfaceName, Loaded};
 use convoy_daemon::places;
 use convoy_host::is_kill_switch_closed;
 use convoy_keeper::tunnel;
-use convoy_process::print;
+use convoy_process::{print, printable};
 use convoy_report::{Condition, QueryError, Report, STATUS_SCHEMA, Status, Statuses, query};
 use convoy_rootless as userspace;
 use convoy_status::{Known, configured_switch, describe, rates, seconds, text, watch};
@@ -67,7 +67,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let statuses = Statuses { interfaces };
     print(&match args.json {
         true => format!("{}\n", serde_json::to_string(&statuses)?),
-        false => text::render(&statuses, jiff::Timestamp::now()),
+        false => printable(&text::render(&statuses, jiff::Timestamp::now())),
     })?;
     for error in &unreadable {
         convoy_process::logging::say(&format!("convoy: {error:#}"));

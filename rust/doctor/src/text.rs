@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 
 use super::finding::{Diagnosis, Finding, Severity};
-use convoy_process::paragraph::fill;
+use convoy_process::{paragraph::fill, printable};
 
 /// Where sentences begin.
 const INDENT: usize = 9;
@@ -26,14 +26,15 @@ fn paragraph(finding: &Finding) -> String {
     let (style, word) = (style(finding.severity), finding.severity.word());
     let mut text = format!("{style}{word:<INDENT$}{style:#}");
     let indent = " ".repeat(INDENT);
-    let what = fill(&format!("{subject}: {}", finding.what), &indent, &indent);
+    let what = printable(&format!("{subject}: {}", finding.what));
+    let what = fill(&what, &indent, &indent);
     text += what.trim_start();
     text.push('\n');
     if let Some(fix) = &finding.fix {
         let dimmed = Style::new().dimmed();
         text += &format!("{:INDENT$}{dimmed}→{dimmed:#} ", "");
         let hanging = " ".repeat(INDENT + 2);
-        text += fill(fix, &hanging, &hanging).trim_start();
+        text += fill(&printable(fix), &hanging, &hanging).trim_start();
         text.push('\n');
     }
     text
@@ -85,6 +86,14 @@ mod tests {
              → Check its key.\n\n\
              1 error, 0 warnings, 0 notes.\n"
         );
+    }
+
+    #[test]
+    fn words_of_others_do_not_control_the_terminal() {
+        let finding = Finding::error("dns", "It says \u{1b}]0;x\u{7}.", "Ask \u{9b}m.");
+        let text = render(&Diagnosis::new(None, vec![finding.about("a\u{202e}b")]));
+        assert!(text.contains("dns, a?b: It says ?]0;x?."), "{text}");
+        assert!(text.contains("Ask ?m."), "{text}");
     }
 
     #[test]

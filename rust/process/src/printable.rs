@@ -7,7 +7,8 @@
 pub fn printable(text: &str) -> String {
     let replaced = |c: char| match c {
         '\n' | '\t' => c,
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
+        '\u{61c}' | '\u{200e}' | '\u{200f}' => '?',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
         _ if c.is_control() => '?',
         _ => c,
     };
@@ -25,7 +26,7 @@ mod tests {
             ("\u{1b}]0;title\u{7}\u{1b}[2J", "?]0;title??[2J"),
             ("back\rover", "back?over"),
             ("\u{9b}31m", "?31m"),
-            ("a\u{202e}b\u{2066}c", "a?b?c"),
+            ("a\u{202e}b\u{2066}c\u{61c}", "a?b?c?"),
         ] {
             assert_eq!(printable(text), shown);
         }

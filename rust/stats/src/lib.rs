@@ -17,7 +17,7 @@ use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use convoy_daemon::args::DeviceName;
-use convoy_process::print;
+use convoy_process::{print, printable};
 use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
@@ -47,7 +47,7 @@ pub fn run(args: &StatsArgs) -> anyhow::Result<()> {
     }
     let report: Report = serde_json::from_str(&json)
         .context("the daemon's answer does not fit this version of convoy")?;
-    print(&text::render(&report, jiff::Timestamp::now()))
+    print(&printable(&text::render(&report, jiff::Timestamp::now())))
 }
 
 /// The report of the daemon in this process.

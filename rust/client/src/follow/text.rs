@@ -1,5 +1,6 @@
 //! A line of `convoy events` for people.
 
+use convoy_process::printable;
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
 
@@ -21,7 +22,7 @@ pub(super) fn render(line: &Line, zone: &TimeZone) -> String {
         }
         Err(_) => line.time.clone(),
     };
-    format!("{time} {}: {}", line.interface, line.message)
+    printable(&format!("{time} {}: {}", line.interface, line.message))
 }
 
 #[cfg(test)]
@@ -39,5 +40,16 @@ mod tests {
         let zone = TimeZone::fixed(jiff::tz::offset(2));
         let expected = "2026-02-01 01:59:59 wg0: the network has changed";
         assert_eq!(render(&line, &zone), expected);
+    }
+
+    #[test]
+    fn a_peers_name_does_not_control_the_terminal() {
+        let line = Line {
+            time: "now".to_owned(),
+            interface: "wg0".to_owned(),
+            message: "Of\u{202e}fice\u{9b}2J is up".to_owned(),
+            event: "peer_up".to_owned(),
+        };
+        assert_eq!(render(&line, &TimeZone::UTC), "now wg0: Of?fice?2J is up");
     }
 }

@@ -1,5 +1,6 @@
 //! Draws the screen: for 80 × 24 characters, and for more.
 
+use convoy_process::printable;
 use convoy_report::{Condition, Counters, Status};
 use convoy_stats::binary;
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &mut Screen, now: Timestamp) {
     let [body, keys] = all.areas(frame.area());
     frame.render_widget(Line::from(KEYS).dim(), keys);
     let Some((status, number, count)) = screen.shown() else {
-        let problems = screen.problems.join("; ");
+        let problems = printable(&screen.problems.join("; "));
         let text = match problems.as_str() {
             "" => "No tunnel is up. The first one appears here as soon as it is.",
             problems => problems,
@@ -105,7 +106,7 @@ fn warnings(status: &Status, problems: &[String]) -> String {
     let of_peers = of_peers.filter_map(|it| it.problem.as_ref());
     let all = problems.iter().chain(&status.warnings).chain(of_peers);
     let all: Vec<_> = all.map(String::as_str).collect();
-    all.join("; ")
+    printable(&all.join("; "))
 }
 
 /// With a column free at either side.

@@ -1,5 +1,6 @@
 //! The list of peers, and of those that are met through them.
 
+use convoy_process::printable;
 use convoy_report::{DataPath, DirectPeer, PeerState, PeerStatus, Status};
 use convoy_stats::{
     binary,
@@ -106,9 +107,9 @@ fn row(status: &PeerStatus, now: Timestamp) -> Row<'static> {
     let rate = |rate| Text::from(binary(rate)).right_aligned();
     let rates = status.rate.unwrap_or_default();
     Row::new([
-        Cell::from(format!(" {name}")),
+        Cell::from(format!(" {}", printable(&name))),
         Cell::from(state).style(Style::new().fg(color)),
-        Cell::from(peer.endpoint.clone().unwrap_or_default()),
+        Cell::from(printable(peer.endpoint.as_deref().unwrap_or_default())),
         Cell::from(Text::from(seen).right_aligned()),
         Cell::from(rate(rates.rx)),
         Cell::from(rate(rates.tx)),

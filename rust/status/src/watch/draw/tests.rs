@@ -51,6 +51,20 @@ fn everything_has_its_place_on_a_small_terminal() {
 }
 
 #[test]
+fn words_of_others_do_not_turn_the_text_around() {
+    let mut screen = Screen::default();
+    let mut status = status(0);
+    status.peers[0].name = Some("Of\u{202e}fice".to_owned());
+    status.peers[1].peer.endpoint = Some("\u{2066}elsewhere".to_owned());
+    status.warnings = vec!["\u{202e}8vPI is off".to_owned()];
+    screen.look((vec![status], Vec::new()), Instant::now());
+    let shown = shown(&mut screen, 80, 24);
+    for words in [" Of?fice ", " ?elsewhere ", " ?8vPI is off"] {
+        assert!(shown.contains(words), "{shown}");
+    }
+}
+
+#[test]
 fn without_a_tunnel_it_says_so_or_why() {
     let mut screen = Screen::default();
     assert!(shown(&mut screen, 80, 24).starts_with(" No tunnel is up."));
