@@ -11,45 +11,48 @@ const UP_AFTER_HELP: &str = "\
 Examples:
   convoy up wg0                    bring up /etc/wireguard/wg0.conf
   convoy up ./office.conf          bring up a file; the interface is named after it: office
-  convoy up --adopt wg0            take it over from wg-quick
+  convoy up --adopt wg0            adopt it from wg-quick
   convoy up -f wg0                 stay in the foreground and log there, as under a service manager
   convoy status wg0                see what is up and what is wrong
   convoy down wg0                  put everything back
   convoy up ./office.conf --userspace -L 8080:intranet.example:80 --socks5 1080
                                    without root: ports of this host that lead into the tunnel
 
-FILE is a file of wg-quick(8); `convoy check FILE` shows what is wrong with one. Keys that wg-quick lacks
-stand in comments, which wg-quick skips:
+FILE is a file of wg-quick(8); `convoy check FILE` shows what is wrong with one. Keys that wg-quick lacks stand in \
+comments, which it skips.
+
+Keys in comments:
   in [Interface]   #convoy: KillSwitch = on          drop what would leave outside the tunnel
                    #convoy: AllowLAN = yes           but leave the local network reachable
                    #convoy: ExcludedIPs = local      keep the local network outside the tunnel
                    #convoy: PrivateKeyFile = key     take the key from a file, or from a credential
-                   #convoy: Forward = 8080:host:80   the same as -L (`convoy help config` has the others)
+                   #convoy: Forward = 8080:host:80   the same as -L (see `convoy help config`)
   in [Peer]        #convoy: Endpoints = b.example:1  try further endpoints, in this order
 
-Hooks (PreUp, PostUp, PreDown, PostDown) run in bash, else in sh. They run only if nobody but root and the
-caller can write to the file and to each directory above it. A hook may take 60 seconds; then it is
-ended with everything that it started.
+Hooks (PreUp, PostUp, PreDown, PostDown) run in bash, or in sh if there is no bash. They run only if nobody but root \
+and the caller can write to the file and to each directory above it. A hook that takes more than 60 seconds is \
+ended, with everything that it started.
 
-`up` gives the tunnel what the file says. What `wg set` changes lasts until `down`, also if either process dies
-or is replaced, unless `reload` finds that the file changes the same. SaveConfig writes it to the file at `down`;
-if the file was edited meanwhile, to NAME.conf.saved beside it.
+`up` gives the tunnel what the file says. Changes by `wg set` last until `down`, even if either process dies or is \
+replaced, unless `reload` finds that the file changes the same. With SaveConfig, `down` writes them to the \
+file; if the file was edited meanwhile, to NAME.conf.saved beside it.
 
 Without a network, `up` succeeds after five seconds; names are looked up once there is one.
 
-SIGUSR2 makes the supervisor the version that is installed now, without a gap in kill switch and routes, if that
-version accepts the configuration; else the present one goes on. The Debian package does so in an upgrade.
+On SIGUSR2 the supervisor becomes the version that is installed now, without a gap in kill switch and routes, if \
+that version accepts the configuration; otherwise the present one carries on. The Debian package does so in an \
+upgrade.
 
-With --userspace, the tunnel's network is in a namespace of the caller's own; the host's stays as it is, so that
-routes, kill switch, ExcludedIPs and hooks have no effect. It needs user namespaces and a /dev/net/tun that the user
-may open; an error says which is missing, and the fix. If the tunnel's process dies, connections wait until another
-one has started. SIGUSR1 to the supervisor logs the counters of each listener, which `convoy status` shows. `reload`,
-`pause`, `events` and `capture` are for tunnels of root.
+With --userspace, the tunnel has its network in a namespace of the caller's own. The host's network stays as it is, \
+so routes, kill switch, ExcludedIPs and hooks have no effect. It needs user namespaces and a /dev/net/tun that the \
+user may open; if one is missing, an error says which, and how to get it. If the tunnel's process dies, connections \
+wait until another one has started. SIGUSR1 to the supervisor logs the counters of each listener, which `convoy \
+status` shows. `reload`, `pause`, `events` and `capture` work only with tunnels that root has brought up.
 
 Exit status:
   0  the tunnel is up
-  1  it is not, and everything has been undone; a tunnel that was up before goes on as it was, and a kill switch
-     that was closed stays closed
+  1  it is not, and everything has been undone; a tunnel that was up before carries on, and a kill
+     switch that was closed stays closed
   2  the command line is wrong";
 
 const DOWN_AFTER_HELP: &str = "\
@@ -69,8 +72,8 @@ const RELOAD_AFTER_HELP: &str = "\
 Example:
   convoy reload wg0    apply the changes in its file and in the folder wg0.d beside it
 
-Peers that have not changed keep their sessions. If the new configuration has errors, nothing changes.
-Hooks do not run. SIGHUP to the supervisor does the same.
+Peers that have not changed keep their sessions. If the new configuration has errors, nothing changes. Hooks do not \
+run. SIGHUP to the supervisor does the same.
 
 Exit status:
   0  the new configuration is in effect
@@ -97,20 +100,20 @@ Examples:
   convoy events wg0        print what happens to one, also when it comes up later
   convoy events --json     print an object a line, by the schema of `convoy events --schema`
 
-Events: a tunnel comes up, goes down or has another configuration; a peer is up, down or has moved; the network
-has changed; the kill switch opens or closes; a pause begins or ends; a process has died or was started again.
-A peer is up once a handshake was answered. It is down if none was for three minutes, or after 20 attempts.
+Events: a tunnel comes up, goes down or gets another configuration; a peer is up, down or has moved; the network has \
+changed; the kill switch opens or closes; a pause begins or ends; a process has died or was restarted. A peer is up \
+once a handshake was answered, and down if none was for three minutes, or after 20 attempts.
 
 Up to 8 programs can follow a tunnel. One that falls behind loses events and learns how many.";
 
 const PAUSE_AFTER_HELP: &str = "\
 Examples:
-  convoy pause wg0             log in to the network of a hotel or a train
+  convoy pause wg0             log in to the network of a hotel or train
   convoy pause wg0 --for 2m    the same, for two minutes
   convoy resume wg0            close it earlier
 
-In a pause, packets leave outside the tunnel: kill switch, default route and name servers are those of the
-host. The tunnel itself stays up, and all of it comes back by itself; a kill switch even if the supervisor dies
+During a pause, packets leave outside the tunnel: kill switch, default route and name servers are those of the host. \
+The tunnel itself stays up, and everything comes back by itself. So does the kill switch if the supervisor dies \
 meanwhile, as the kernel closes it. Time that the machine sleeps counts.";
 
 /// The arguments of `convoy up`.
@@ -127,9 +130,9 @@ pub struct UpArgs {
     #[command(flatten)]
     pub daemon: DaemonArgs,
 
-    /// Take the interface over if wg-quick has set it up
+    /// Adopt the interface if wg-quick has set it up
     ///
-    /// `wg-quick down` takes it down first; a kill switch closes before that. Nothing is taken over from
+    /// `wg-quick down` takes it down first; a kill switch closes before that. Nothing is adopted from
     /// NetworkManager or systemd-networkd, which would bring the interface up again.
     #[arg(long)]
     pub(crate) adopt: bool,

@@ -50,6 +50,7 @@ For an interface that has the name of a command, put -- before it: convoy -- sta
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     disable_help_subcommand = true,
+    max_term_width = 100,
     after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
@@ -95,7 +96,7 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Record the packets inside a tunnel for Wireshark or tshark
     Capture(CaptureArgs),
-    /// Let packets leave outside a tunnel for a time, as for the login page of a hotel
+    /// Let packets leave outside a tunnel for a time, e.g. for a captive portal
     Pause(PauseArgs),
     /// End a pause
     Resume(ResumeArgs),
@@ -124,7 +125,7 @@ pub(crate) enum Command {
     ///
     /// Runs perf, then strace, on the daemon while it carries its usual traffic. Writes to DIR:
     /// report.md (read it first), profile.perf (for profiler.firefox.com), flamegraph.svg,
-    /// syscalls.json and stat.json. Needs root, or a daemon that you own and
+    /// syscalls.json, shares.json and stat.json. Needs root, or a daemon that you own and
     /// `sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0 kernel.yama.ptrace_scope=0`.
     Profile(ProfileArgs),
     #[cfg(feature = "measure")]

@@ -16,7 +16,7 @@ pub const NAMESPACE_HOLDER: &str = "namespace-holder";
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Without root")]
 pub struct UserspaceArgs {
-    /// Change nothing on this host, and need no root: forward ports into the tunnel, and out of it
+    /// Need no root and change nothing on this host: forward ports into and out of the tunnel
     ///
     /// The tunnel belongs to the caller, who ends it with `convoy down`; `convoy exec NAME -- COMMAND` joins it.
     #[arg(long, conflicts_with_all = ["adopt", "metrics"])]
@@ -57,7 +57,7 @@ pub struct UserspaceArgs {
     #[arg(value_parser = parse_prefix)]
     pub(crate) allow: Vec<Prefix>,
 
-    /// Do not let these clients, even if they are allowed
+    /// Deny these clients; takes precedence over --allow
     #[arg(
         long,
         requires = "userspace",
@@ -67,15 +67,14 @@ pub struct UserspaceArgs {
     #[arg(value_parser = parse_prefix)]
     pub(crate) deny: Vec<Prefix>,
 
-    /// Have --socks5 and --http-connect ask for the user:password in the first line of FILE
+    /// Require the user:password in the first line of FILE from clients of --socks5 and --http-connect
     #[arg(long, requires = "userspace", value_name = "FILE", value_parser = absolute)]
     pub(crate) login_file: Option<PathBuf>,
 
-    /// Let what peers send to addresses outside the tunnel go on from here, by sockets of this user
+    /// Act as a NAT gateway: forward peers' traffic through this user's sockets
     ///
-    /// This makes a gateway of this host: TCP, UDP and ping of peers reach what the user does, but not this host itself,
-    /// its links, and the metadata of clouds. Needs no root, and no forwarding on this host; without nft, the slower engine
-    /// `smoltcp` is used.
+    /// By TCP, UDP and ping, peers reach what this user reaches, but not this host itself, its links or cloud metadata.
+    /// Needs no root, and no forwarding on this host; without nft, the slower engine `smoltcp` is used.
     #[arg(long, requires = "userspace", value_name = "HOW", value_enum)]
     pub(crate) nat: Option<NatChoice>,
 
@@ -89,7 +88,7 @@ pub struct UserspaceArgs {
     #[arg(value_parser = parse_prefix)]
     pub(crate) nat_allow: Vec<Prefix>,
 
-    /// Refuse these targets of --nat, even if they are allowed
+    /// Refuse these targets of --nat; takes precedence over --nat-allow
     #[arg(
         long,
         requires = "userspace",
@@ -99,7 +98,7 @@ pub struct UserspaceArgs {
     #[arg(value_parser = parse_prefix)]
     pub(crate) nat_deny: Vec<Prefix>,
 
-    /// Answer DNS queries of peers to the addresses of this end of the tunnel, by the resolver of this host
+    /// Answer DNS queries that peers send to this end of the tunnel, with this host's resolver
     #[arg(long, requires = "userspace")]
     pub(crate) nat_dns: bool,
 
@@ -112,12 +111,12 @@ pub struct UserspaceArgs {
     pub(crate) engine: EngineChoice,
 }
 
-/// How peers' flows go on outside.
+/// NAT of peers' flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NatChoice {
-    /// By sockets of this user
+    /// Through this user's sockets
     User,
-    /// Not at all, even if the file says so
+    /// None, even if the file enables it
     Off,
 }
 

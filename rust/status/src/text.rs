@@ -146,11 +146,7 @@ fn write_forward(out: &mut String, forward: &ForwardStatus) -> fmt::Result {
 
 /// A gateway, and what it has carried and refused.
 fn write_nat(out: &mut String, nat: &NatStatus) -> fmt::Result {
-    field(
-        out,
-        "nat",
-        "what peers send to other addresses goes on from here",
-    )?;
+    field(out, "nat", "peers' traffic to other addresses is forwarded")?;
     let flows = [("TCP", &nat.tcp), ("UDP", &nat.udp), ("ping", &nat.icmp)];
     let dns = nat.dns.iter().map(|dns| ("DNS", dns));
     for (protocol, of_protocol) in flows.into_iter().chain(dns) {

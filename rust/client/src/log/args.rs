@@ -13,8 +13,8 @@ Examples:
   convoy log wg0 debug --for 1h    the same, for an hour
   convoy log wg0 info --for 1s     go back soon
 
-Both processes of a tunnel of `convoy up` change, or the daemon of `convoy IFACE`. The level goes back by itself.
-The log is where it was: journalctl -u convoy@wg0, or where the program was started with LOG_LEVEL.
+Changes both processes of a tunnel of `convoy up`, or the daemon of `convoy IFACE`. The level goes back by itself. \
+The log stays where it was: in journalctl -u convoy@wg0, or where the program was started with LOG_LEVEL.
 
 Exit status:
   0  the level has changed

@@ -61,7 +61,7 @@ pub(super) static FORWARDING: [Key; 11] = [
     Key {
         name: "Deny",
         default: "nobody",
-        meaning: "Who may not, even if Allow has them.",
+        meaning: "Who may not; takes precedence over Allow.",
         take: Take::Forwarding(|it, value, _| add_to(&mut it.lists().deny, value)),
         ..LIST
     },
@@ -75,7 +75,7 @@ pub(super) static FORWARDING: [Key; 11] = [
     },
     Key {
         name: "TargetDeny",
-        meaning: "Further targets that the proxy refuses, even if TargetAllow has them.",
+        meaning: "Further targets that the proxy refuses; takes precedence over TargetAllow.",
         take: Take::Forwarding(|it, value, _| add_to(&mut it.targets(value)?.deny, value)),
         files: Files::Forwarder,
         ..LIST

@@ -19,7 +19,7 @@ pub(super) static INTERFACE: [Key; 16] = [
         name: "PrivateKey",
         form: Form::SecretKey,
         values: "32 bytes in base64",
-        default: "none, and then no packet passes",
+        default: "none (required to carry traffic)",
         meaning: "The private key of this end; `convoy genkey` makes one.",
         example: "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=",
         saved: 12,

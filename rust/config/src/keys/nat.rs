@@ -10,8 +10,8 @@ pub(super) static NAT: [Key; 4] = [
         name: "Nat",
         values: "user or off",
         default: "off",
-        meaning: "With `convoy up --userspace`: whether what peers send to addresses outside the tunnel goes on from here, by \
-             sockets of the user: TCP, UDP and ping. Needs no root; without nft, it is slower.",
+        meaning: "With `convoy up --userspace`: whether this end is a NAT gateway, which forwards peers' TCP, UDP and pings \
+             through the user's sockets. Needs no root; without nft, it is slower.",
         example: "user",
         take: Take::Interface(|it, line| {
             line.set(&mut it.nat.is_on, |value| truth(value, "user", "off"))
@@ -36,7 +36,7 @@ pub(super) static NAT: [Key; 4] = [
     Key {
         name: "NatDeny",
         values: "prefixes, separated by commas; may be repeated",
-        meaning: "Further targets that Nat refuses, even if NatAllow has them.",
+        meaning: "Further targets that Nat refuses; takes precedence over NatAllow.",
         example: "10.0.0.0/8",
         take: Take::Interface(|it, line| {
             line.push(&mut it.nat.deny, line.items(), |item| {
@@ -50,8 +50,7 @@ pub(super) static NAT: [Key; 4] = [
         name: "NatDNS",
         values: "yes or no",
         default: "no",
-        meaning: "Whether DNS queries of peers to the addresses of this end of the tunnel are answered, by the resolver of this \
-             host.",
+        meaning: "Whether DNS queries that peers send to this end of the tunnel are answered, with this host's resolver.",
         example: "yes",
         take: Take::Interface(|it, line| {
             line.set(&mut it.nat.dns, |value| truth(value, "yes", "no"))

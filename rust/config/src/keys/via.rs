@@ -7,7 +7,7 @@ pub(super) static INTERFACE: [Key; 1] = [Key {
     values: "NAME, for NAME.conf beside this file, or a path",
     meaning: "The tunnel through which this one goes: its endpoints are reached inside that one (multihop). Both come up \
              and go down together, and there is one interface. The other file needs AllowedIPs that hold the \
-             endpoints; of its [Interface], only PrivateKey, Address and MTU matter.",
+             endpoints; of its [Interface], only PrivateKey, Address, MTU and Turn matter.",
     example: "hop",
     take: Take::Interface(|it, line| line.set_path(&mut it.via)),
     write: Write::Interface(|it, out| {

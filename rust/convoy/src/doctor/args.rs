@@ -14,8 +14,8 @@ Examples:
   convoy doctor --nat --stun stun1.example.org --stun stun2.example.org
   convoy doctor --schema      print the schema of what --json prints
 
-Run it as root, except with --nat: it says what it could not check without. It changes nothing. Handshakes are tried only if
-the tunnel is not up; otherwise the tunnel itself tells.
+Run it as root, except with --nat; without root, it says what it could not check. It changes nothing. Handshakes are \
+tried only if the tunnel is not up; otherwise the state of the tunnel itself is reported.
 
 Exit status:
   0  all is well, perhaps with notes

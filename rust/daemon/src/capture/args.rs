@@ -10,9 +10,9 @@ Examples:
   convoy capture wg0 -w wg0.pcapng --count 100  record a hundred packets
   convoy capture wg0 -w - | tshark -r -         show them as they pass
 
-Records packets in the clear, in both directions; only you can read the file. With TUN offload, TCP and UDP pass
-the interface in super-packets of up to 64 KiB, which the tunnel cuts and merges: `--tun-offload off` at the start
-of a tunnel shows them as its peers do.
+Records packets in the clear, in both directions; only you can read the file. With TUN offload, TCP and UDP pass the \
+interface in super-packets of up to 64 KiB, which the tunnel cuts and merges. Start the tunnel with `--tun-offload \
+off` to record them as its peers see them.
 
 Exit status:
   0  the capture was ended by a signal, by --count, or by its reader

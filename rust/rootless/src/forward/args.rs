@@ -22,16 +22,16 @@ Keys:
   Socks5, HttpConnect  [address:]port
   Allow, Deny          prefixes of clients; a client that is in both lists is denied
   TargetAllow, TargetDeny
-                       prefixes of targets of a proxy: addresses of this host, its links and cloud metadata are
-                       refused to other hosts unless they are allowed
+                       prefixes of a proxy's targets: other hosts are refused this host's addresses,
+                       its links and cloud metadata unless TargetAllow has them
   LoginFile            a file whose first line is user:password
   Buffer               8K to 256K [default: 64K]
 
-Without an address, a listener can be reached from this host only. One that others can reach needs an Allow line,
-or a LoginFile if it is a proxy. Lists and LoginFile concern the listener above them; at the top of the file they
-concern each listener, besides its own. Names are looked up for each connection.
+Without an address, a listener can be reached from this host only. One that others can reach needs an Allow line or, \
+if it is a proxy, a LoginFile. Lists and LoginFile apply to the listener above them; at the top of the file they \
+apply to every listener, in addition to its own. Names are looked up for each connection.
 
-SIGUSR1 logs the counters of each listener; so does the end, by SIGTERM or SIGINT.";
+The counters of each listener are logged on SIGUSR1 and at the end, by SIGTERM or SIGINT.";
 
 /// The arguments of `convoy forward`.
 #[derive(Debug, Args)]

@@ -114,7 +114,7 @@ interface: wg0
     3 open, 12 so far, 2.00 KiB out, 0 B in; refused: timed out 1
   forward: 10.0.0.2:22 (inside) → 127.0.0.1:22
     0 open, 0 so far, 0 B out, 0 B in; datagrams dropped: 4
-  nat: what peers send to other addresses goes on from here
+  nat: peers' traffic to other addresses is forwarded
     TCP: 0 open, 7 so far, 0 B out, 0 B in
     packets dropped: unknown protocol 2
 ";

@@ -56,7 +56,7 @@ complete -c convoy -n "__fish_convoy_needs_command" -a "reload" -d 'Apply the ch
 complete -c convoy -n "__fish_convoy_needs_command" -a "status" -d 'Show which tunnels are up, and what is wrong'
 complete -c convoy -n "__fish_convoy_needs_command" -a "events" -d 'Print what happens to tunnels, as it happens'
 complete -c convoy -n "__fish_convoy_needs_command" -a "capture" -d 'Record the packets inside a tunnel for Wireshark or tshark'
-complete -c convoy -n "__fish_convoy_needs_command" -a "pause" -d 'Let packets leave outside a tunnel for a time, as for the login page of a hotel'
+complete -c convoy -n "__fish_convoy_needs_command" -a "pause" -d 'Let packets leave outside a tunnel for a time, e.g. for a captive portal'
 complete -c convoy -n "__fish_convoy_needs_command" -a "resume" -d 'End a pause'
 complete -c convoy -n "__fish_convoy_needs_command" -a "log" -d 'Log more or less of a running tunnel or daemon for a time'
 complete -c convoy -n "__fish_convoy_needs_command" -a "check" -d 'Check a configuration file and show what is wrong with it'
@@ -91,12 +91,12 @@ complete -c convoy -n "__fish_convoy_using_subcommand up" -s R -l reverse -d 'Li
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l socks5 -d 'Serve SOCKS5 on this host, and connect inside, also for UDP' -r
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l http-connect -d 'Serve HTTP\'s CONNECT on this host, and connect inside' -r
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l allow -d 'Let only these clients use the listeners of -L, --socks5 and --http-connect' -r
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l deny -d 'Do not let these clients, even if they are allowed' -r
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l login-file -d 'Have --socks5 and --http-connect ask for the user:password in the first line of FILE' -r -F
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat -d 'Let what peers send to addresses outside the tunnel go on from here, by sockets of this user' -r -f -a "user\t'By sockets of this user'
-off\t'Not at all, even if the file says so'"
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l deny -d 'Deny these clients; takes precedence over --allow' -r
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l login-file -d 'Require the user:password in the first line of FILE from clients of --socks5 and --http-connect' -r -F
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat -d 'Act as a NAT gateway: forward peers\' traffic through this user\'s sockets' -r -f -a "user\t'Through this user\'s sockets'
+off\t'None, even if the file enables it'"
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat-allow -d 'Let peers reach these targets of --nat, although they are refused by default' -r
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat-deny -d 'Refuse these targets of --nat, even if they are allowed' -r
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat-deny -d 'Refuse these targets of --nat; takes precedence over --nat-allow' -r
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l buffer -d 'The buffer of a connection while bytes move, 8K to 256K [default: 64K]' -r
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l engine -d 'Engine of the network inside' -r -f -a "auto\t'The first that works here'
 namespace\t'The kernel\'s network, in a namespace of the user'
@@ -104,9 +104,9 @@ smoltcp\t'A network in this program: slower, for where namespaces or TUN devices
 complete -c convoy -n "__fish_convoy_using_subcommand up" -l clamp-mss -d 'Lower the MSS in TCP handshakes to what the interface\'s MTU carries, in both directions' -r -f -a "true\t''
 false\t''"
 complete -c convoy -n "__fish_convoy_using_subcommand up" -s f -l foreground -d 'Stay in the foreground'
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l adopt -d 'Take the interface over if wg-quick has set it up'
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l userspace -d 'Change nothing on this host, and need no root: forward ports into the tunnel, and out of it'
-complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat-dns -d 'Answer DNS queries of peers to the addresses of this end of the tunnel, by the resolver of this host'
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l adopt -d 'Adopt the interface if wg-quick has set it up'
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l userspace -d 'Need no root and change nothing on this host: forward ports into and out of the tunnel'
+complete -c convoy -n "__fish_convoy_using_subcommand up" -l nat-dns -d 'Answer DNS queries that peers send to this end of the tunnel, with this host\'s resolver'
 complete -c convoy -n "__fish_convoy_using_subcommand up" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c convoy -n "__fish_convoy_using_subcommand exec" -l gso -d 'Send several datagrams in one call (UDP_SEGMENT)' -r -f -a "auto\t'Use it if the kernel supports it'
 on\t'Fail if the kernel does not support it'
