@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod weather;
+
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
@@ -172,18 +174,40 @@ impl Host {
     }
 
     pub fn send_from(&mut self, packet: &mut impl PaddablePacket, now: Duration) {
-        let mut sink = WireSink(&mut self.wire);
+        let mut sink = Sent::default();
         let mut staging = Staging::default();
         self.node
             .handle_outbound(&mut Some(packet), now, &mut staging, &mut sink);
+        self.wire.extend(sink.0.into_iter().map(|(_, bytes)| bytes));
     }
 
     /// Sends all packets in one call, to a sink that has room for all.
     pub fn send_all(&mut self, packets: &[Vec<u8>], now: Duration) {
+        let sent = self.sent_for(packets, now);
+        self.wire.extend(sent.into_iter().map(|(_, bytes)| bytes));
+    }
+
+    /// Returns the datagrams that packets become in one call, and where they go.
+    pub fn sent_for(&mut self, packets: &[Vec<u8>], now: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut packets = Burst(packets.iter().map(|p| TestPacket::new(p)).collect());
-        let mut sink = WireSink(&mut self.wire);
+        let mut sink = Sent::default();
         self.node
             .handle_outbound(&mut packets, now, &mut Staging::default(), &mut sink);
+        sink.targeted()
+    }
+
+    /// Returns the control datagrams, then those that were held, and where they go.
+    pub fn take_sent(&mut self, now: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut sink = Sent::default();
+        self.node
+            .drain_held(now, &mut Staging::default(), &mut sink);
+        let node = &mut self.node;
+        let next = || node.poll_control(true).or_else(|| node.poll_control(false));
+        let mut sent: Vec<_> = std::iter::from_fn(next)
+            .map(|it| (it.destination.to, it.datagram.to_vec()))
+            .collect();
+        sent.extend(sink.targeted());
+        sent
     }
 
     /// Receives datagrams in one call; returns the number of those that were handled.
@@ -253,13 +277,14 @@ impl Host {
 
     /// Everything that the host sends, in order.
     pub fn take_wire(&mut self, now: Duration) -> Vec<Vec<u8>> {
-        let mut sink = WireSink(&mut self.wire);
+        let mut sink = Sent::default();
         self.node
             .drain_held(now, &mut Staging::default(), &mut sink);
         let mut sent: Vec<_> = std::iter::from_fn(|| self.node.poll_control(true))
             .map(|control| control.datagram.to_vec())
             .collect();
         sent.extend(self.wire.drain(..));
+        sent.extend(sink.0.into_iter().map(|(_, bytes)| bytes));
         sent
     }
 
@@ -338,30 +363,24 @@ impl PacketSource for Burst {
     }
 }
 
-struct WireSink<'a>(&'a mut VecDeque<Vec<u8>>);
+/// Datagrams, and where they went.
+#[derive(Default)]
+pub struct Sent(pub Vec<(Destination, Vec<u8>)>);
 
-impl DatagramSink for WireSink<'_> {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn append(&mut self, _: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        self.0.push_back(datagram.to_vec());
-        Ok(())
+impl Sent {
+    fn targeted(self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let targeted = |(destination, bytes): (Destination, _)| (destination.to, bytes);
+        self.0.into_iter().map(targeted).collect()
     }
 }
 
-/// Where datagrams went.
-#[derive(Default)]
-pub struct Destinations(pub Vec<Destination>);
-
-impl DatagramSink for Destinations {
+impl DatagramSink for Sent {
     fn room(&self) -> usize {
         usize::MAX
     }
 
-    fn append(&mut self, destination: &Destination, _: &[u8]) -> Result<(), SinkFull> {
-        self.0.push(*destination);
+    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
+        self.0.push((*destination, datagram.to_vec()));
         Ok(())
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use convoy_proto::config::{DeviceUpdate, PeerUpdate};
 
 use crate::{
-    common::{Host, SECOND, allow, payload},
-    world::{A, B, C, Dice, HUB, Weather, World},
+    common::{
+        Host, SECOND, allow, payload,
+        weather::{Dice, Weather},
+    },
+    world::{A, B, C, HUB, World},
 };
 
 /// Histories, and steps of each.

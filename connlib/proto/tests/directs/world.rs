@@ -11,12 +11,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use convoy_proto::{
-    Arrival, Datagram, DatagramSink, Destination, SinkFull, Staging,
-    config::{DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix, PresharedKey},
+use convoy_proto::config::{
+    DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix, PresharedKey,
 };
 
-use crate::common::{Host, TestPacket, allow, ipv4, payload};
+use crate::common::{
+    Host, allow, ipv4, payload,
+    weather::{Dice, Weather},
+};
 
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
@@ -24,17 +26,6 @@ pub(crate) const C: usize = 2;
 pub(crate) const HUB: usize = 3;
 
 const UDP: u8 = 17;
-
-/// One-way delay of a datagram in fair weather.
-const DELAY: Duration = Duration::from_millis(10);
-
-/// The fate of datagrams: how many in a hundred are lost and doubled, and the longest further delay in milliseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weather {
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
-    pub(crate) delay: u64,
-}
 
 /// A datagram under way.
 #[derive(Clone, Debug)]
@@ -63,19 +54,6 @@ pub(crate) struct World {
     /// Such messages, which the hub has kept.
     kept: Vec<Vec<u8>>,
     pub(crate) dice: Dice,
-}
-
-/// Numbers that look random (xorshift).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 impl World {
@@ -162,16 +140,8 @@ impl World {
     }
 
     pub(crate) fn send_packet(&mut self, from: usize, packet: &[u8]) {
-        let mut sink = Sink(Vec::new());
-        let mut packet = TestPacket::new(packet);
-        let (node, now) = (&mut self.hosts[from].node, self.now);
-        node.handle_outbound(
-            &mut Some(&mut packet),
-            now,
-            &mut Staging::default(),
-            &mut sink,
-        );
-        self.fly(from, sink.0);
+        let sent = self.hosts[from].sent_for(&[packet.to_vec()], self.now);
+        self.fly(from, sent);
         self.collect(from);
     }
 
@@ -243,16 +213,7 @@ impl World {
             return;
         };
         let from = self.hosts[arrived.from].address;
-        let datagram = Datagram {
-            bytes: &arrived.bytes,
-            from,
-            arrival: Some(Arrival {
-                address: self.hosts[to].address.ip(),
-                interface: 2,
-            }),
-            ecn: 0,
-        };
-        self.hosts[to].receive(datagram.bytes, from, self.now);
+        self.hosts[to].receive(&arrived.bytes, from, self.now);
         if to == HUB {
             self.forward();
         }
@@ -302,56 +263,25 @@ impl World {
 
     /// Takes what a host sends.
     fn collect(&mut self, from: usize) {
-        let mut sink = Sink(Vec::new());
-        let (node, now) = (&mut self.hosts[from].node, self.now);
-        node.drain_held(now, &mut Staging::default(), &mut sink);
-        let control = std::iter::from_fn(|| node.poll_control(true));
-        let mut sent: Vec<_> = control
-            .map(|it| (it.destination.to, it.datagram.to_vec()))
-            .collect();
-        sent.extend(sink.0);
+        let sent = self.hosts[from].take_sent(self.now);
         self.fly(from, sent);
     }
 
     fn fly(&mut self, from: usize, sent: Vec<(SocketAddr, Vec<u8>)>) {
         let hub = self.hosts[HUB].address;
         for (to, bytes) in sent {
-            let Weather {
-                lost,
-                doubled,
-                delay,
-            } = self.weather;
-            if self.dice.below(100) < lost {
-                continue;
-            }
-            let copies = 1 + u64::from(self.dice.below(100) < doubled);
-            let further = self.dice.below(delay + 1);
-            let at = self.now + DELAY + Duration::from_millis(further);
+            let (time, copies) = self.weather.fate(&mut self.dice);
+            let at = self.now + time;
             let flying = Flying {
                 at,
                 from,
                 to,
                 bytes,
             };
-            if from != HUB && to != hub {
+            if copies > 0 && from != HUB && to != hub {
                 self.direct.push(flying.clone());
             }
-            for _ in 0..copies {
-                self.flying.push_back(flying.clone());
-            }
+            self.flying.extend(vec![flying; copies]);
         }
-    }
-}
-
-struct Sink(Vec<(SocketAddr, Vec<u8>)>);
-
-impl DatagramSink for Sink {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        self.0.push((destination.to, datagram.to_vec()));
-        Ok(())
     }
 }

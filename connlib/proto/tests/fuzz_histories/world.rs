@@ -7,7 +7,6 @@ use std::{
 };
 
 use convoy_proto::{
-    DatagramSink, Destination, SinkFull, Staging,
     config::{PeerUpdate, PresharedKey},
     counters::DropReason,
 };
@@ -92,28 +91,18 @@ impl World {
         let end = &mut self.ends[end];
         end.offered += 1;
         let packet = ipv4(end.host.inner, to, &number.to_be_bytes());
-        let mut sink = Wire(Vec::new());
-        let mut packet = TestPacket::new(&packet);
-        let mut staging = Staging::default();
-        let node = &mut end.host.node;
-        node.handle_outbound(&mut Some(&mut packet), now, &mut staging, &mut sink);
-        self.launch(other, sink.0);
+        let sent = end.host.sent_for(&[packet], now);
+        self.launch(other, sent);
     }
 
     /// Carries the datagrams of both ends, subject to `fate`.
     pub(crate) fn carry(&mut self) {
         for _ in 0..64 {
             for end in 0..2 {
-                let node = &mut self.ends[end].host.node;
-                let mut sink = Wire(Vec::new());
-                node.drain_held(self.now, &mut Staging::default(), &mut sink);
-                while node.poll_source_question().is_some() {}
-                while node.poll_reply().is_some() {}
-                let control = std::iter::from_fn(|| node.poll_control(true));
-                let mut sent: Vec<_> = control
-                    .map(|c| (c.destination.to, c.datagram.to_vec()))
-                    .collect();
-                sent.extend(sink.0);
+                let host = &mut self.ends[end].host;
+                let sent = host.take_sent(self.now);
+                while host.node.poll_source_question().is_some() {}
+                while host.node.poll_reply().is_some() {}
                 self.launch(1 - end, sent);
             }
             if self.flying.is_empty() {
@@ -300,17 +289,4 @@ fn all_drops(host: &mut Host) -> u64 {
 /// No key if `byte` is zero.
 pub(crate) fn preshared_of(byte: u8) -> Option<Option<PresharedKey>> {
     Some((byte > 0).then_some(PresharedKey([byte; 32])))
-}
-
-struct Wire(Vec<(SocketAddr, Vec<u8>)>);
-
-impl DatagramSink for Wire {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        self.0.push((destination.to, datagram.to_vec()));
-        Ok(())
-    }
 }

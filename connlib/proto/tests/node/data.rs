@@ -398,12 +398,12 @@ fn asks_at(pair: &mut Pair, address: [u8; 4], interface: u32) {
 
 /// The address that a packet from `b` leaves from.
 fn reply_source(pair: &mut Pair) -> Option<IpAddr> {
-    let mut sink = Destinations::default();
+    let mut sink = Sent::default();
     let packet = TestPacket::new(&ipv4(pair.b.inner, pair.a.inner, b"answer"));
     let mut burst = Burst([packet].into());
     let b = &mut pair.b.node;
     b.handle_outbound(&mut burst, pair.now, &mut Staging::default(), &mut sink);
-    sink.0[0].source
+    sink.0[0].0.source
 }
 
 /// Answers the questions that wait; returns their number.
@@ -444,13 +444,13 @@ fn changes_of_routes_raise_a_bounded_number_of_questions_about_all_peers() {
     assert_eq!(questions, [253, 103]);
     // The others keep the source address that nothing has refuted.
     for peer in &peers {
-        let mut sink = Destinations::default();
+        let mut sink = Sent::default();
         let packet = TestPacket::new(&ipv4(hub.inner, peer.inner, b"answer"));
         let mut burst = Burst([packet].into());
         let mut staging = Staging::default();
         hub.node
             .handle_outbound(&mut burst, now, &mut staging, &mut sink);
-        assert_eq!(sink.0[0].source, Some(hub.address.ip()));
+        assert_eq!(sink.0[0].0.source, Some(hub.address.ip()));
     }
 }
 

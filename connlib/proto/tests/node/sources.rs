@@ -165,10 +165,10 @@ fn arrive(pair: &mut Pair, datagrams: &[Vec<u8>], address: [u8; 4]) {
 /// The address that a packet from `a` leaves from.
 fn source(pair: &mut Pair) -> Option<IpAddr> {
     pair.a.take_wire(pair.now);
-    let mut sink = Destinations::default();
+    let mut sink = Sent::default();
     let mut burst = Burst([TestPacket::new(&ipv4(pair.a.inner, pair.b.inner, b"data"))].into());
     let mut staging = convoy_proto::Staging::default();
     let node = &mut pair.a.node;
     node.handle_outbound(&mut burst, pair.now, &mut staging, &mut sink);
-    sink.0[0].source
+    sink.0[0].0.source
 }

@@ -6,8 +6,11 @@ use std::{net::IpAddr, time::Duration};
 use convoy_proto::config::RelayState;
 
 use crate::{
-    common::{Host, SECOND},
-    network::{Dice, Nat, Stack, Weather, v6_of},
+    common::{
+        Host, SECOND,
+        weather::{Dice, Weather},
+    },
+    network::{Nat, Stack, v6_of},
     server::{BOTH, ONLY_V4, ONLY_V6},
     world::{A, B, C, HUB, World},
 };

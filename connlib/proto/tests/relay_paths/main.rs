@@ -8,6 +8,8 @@ mod families;
 mod histories;
 mod network;
 mod server;
+#[path = "../common/turn.rs"]
+mod turn;
 mod world;
 
 use std::{net::SocketAddr, time::Duration};

@@ -1,4 +1,4 @@
-//! Families, NATs, and the weather between clients.
+//! Families and NATs of clients.
 
 use std::net::SocketAddr;
 
@@ -29,27 +29,6 @@ impl Stack {
             Self::V6 => to.is_ipv6(),
             Self::Both => true,
         }
-    }
-}
-
-/// Percent of datagrams that are lost and doubled, and the longest further delay in milliseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weather {
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
-    pub(crate) delay: u64,
-}
-
-/// Numbers that look random (xorshift).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }
 

@@ -9,12 +9,10 @@ use std::{
 use convoy_proto::config::{Authorities, Password, Relay, RelayTransport};
 use turn_client_proto::{
     stun::{
-        Instant,
         agent::Transmit,
         types::{
-            attribute::{ErrorCode, Nonce, PasswordAlgorithmValue, PasswordAlgorithms, Realm},
             message::{Message, MessageClass, MessageType, MessageWriteVec},
-            prelude::{AttributeStaticType, MessageWrite, MessageWriteExt},
+            prelude::{MessageWrite, MessageWriteExt},
         },
     },
     types::{
@@ -29,10 +27,13 @@ use turn_server_proto::{
     server::TurnServer,
 };
 
+use crate::turn::{fresh_server, instant, with_algorithms};
+
 pub(crate) const ADDRESS: ([u8; 4], u16) = ([198, 51, 100, 1], 3478);
 /// Another server's address, and one of IPv6 alone.
 pub(crate) const SECOND: ([u8; 4], u16) = ([198, 51, 100, 2], 3478);
 pub(crate) const ADDRESS_V6: ([u16; 8], u16) = ([0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1], 3478);
+const PASSWORD: &str = "secret";
 /// Ports of relayed addresses begin above this one.
 const PORTS: u16 = 50_000;
 
@@ -72,7 +73,7 @@ pub(crate) type Sent = (SocketAddr, SocketAddr, Vec<u8>);
 impl Server {
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
-            turn: fresh(address),
+            turn: fresh_server(address, PASSWORD),
             address,
             is_alive: true,
             has: BOTH,
@@ -89,14 +90,14 @@ impl Server {
             server: self.address,
             transport: RelayTransport::Udp,
             user: "alice".to_owned(),
-            password: Password("secret".to_owned()),
+            password: Password(PASSWORD.to_owned()),
             authorities: Authorities::default(),
         }
     }
 
     /// Forgets all allocations.
     pub(crate) fn restart(&mut self) {
-        self.turn = fresh(self.address);
+        self.turn = fresh_server(self.address, PASSWORD);
     }
 
     /// Whether the address is the server's, or one that it has given.
@@ -202,47 +203,6 @@ impl Server {
                 .allocated_socket(udp, server, client, udp, family, socket, instant(now));
         }
     }
-}
-
-fn fresh(address: SocketAddr) -> TurnServer {
-    let mut turn = TurnServer::new(TransportType::Udp, address, "example.org".to_owned());
-    turn.add_user("alice".to_owned(), "secret".to_owned());
-    turn
-}
-
-/// Repairs the server's second refusal of a client: it lacks the algorithms that its nonce promises.
-fn with_algorithms(bytes: &[u8]) -> Vec<u8> {
-    let Ok(message) = Message::from_bytes(bytes) else {
-        return bytes.to_vec();
-    };
-    let code = message.attribute::<ErrorCode>();
-    let is_refusal = code.is_ok_and(|it| it.code() == ErrorCode::UNAUTHORIZED);
-    if !is_refusal || message.has_attribute(PasswordAlgorithms::TYPE) {
-        return bytes.to_vec();
-    }
-    let mut repaired = Message::builder(
-        message.get_type(),
-        message.transaction_id(),
-        MessageWriteVec::new(),
-    );
-    repaired
-        .add_attribute(&message.attribute::<ErrorCode>().unwrap())
-        .unwrap();
-    repaired
-        .add_attribute(&message.attribute::<Nonce>().unwrap())
-        .unwrap();
-    repaired
-        .add_attribute(&message.attribute::<Realm>().unwrap())
-        .unwrap();
-    let algorithms = [PasswordAlgorithmValue::SHA256, PasswordAlgorithmValue::MD5];
-    repaired
-        .add_attribute(&PasswordAlgorithms::new(&algorithms))
-        .unwrap();
-    repaired.finish()
-}
-
-fn instant(now: Duration) -> Instant {
-    Instant::from_nanos(i64::try_from(now.as_nanos()).unwrap())
 }
 
 /// A Data indication with this sender.

@@ -13,14 +13,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use convoy_proto::{
-    Arrival, Datagram, DatagramSink, Destination, SinkFull, Staging,
-    config::{DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix, RelayState},
+use convoy_proto::config::{
+    DeviceUpdate, DirectPeer, DirectStatus, Directs, PeerUpdate, Prefix, RelayState,
 };
 
 use crate::{
-    common::{Host, TestPacket, allow, ipv4},
-    network::{Dice, HUB_V6, Nat, Stack, Weather, v6_of},
+    common::{
+        Host, allow, ipv4,
+        weather::{Dice, Weather},
+    },
+    network::{HUB_V6, Nat, Stack, v6_of},
     server::{self, Has, Server},
 };
 
@@ -28,9 +30,6 @@ pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 pub(crate) const HUB: usize = 3;
-
-/// How long a datagram is under way between two machines.
-const DELAY: Duration = Duration::from_millis(10);
 
 /// A datagram under way.
 #[derive(Clone, Debug)]
@@ -201,12 +200,8 @@ impl World {
     }
 
     pub(crate) fn send_packet(&mut self, from: usize, packet: &[u8]) {
-        let mut sink = Sink(Vec::new());
-        let mut packet = TestPacket::new(packet);
-        let (node, now) = (&mut self.hosts[from].node, self.now);
-        let mut staging = Staging::default();
-        node.handle_outbound(&mut Some(&mut packet), now, &mut staging, &mut sink);
-        self.fly(from, sink.0);
+        let sent = self.hosts[from].sent_for(&[packet.to_vec()], self.now);
+        self.fly(from, sent);
         self.collect(from);
     }
 
@@ -318,19 +313,7 @@ impl World {
         let Some(host) = self.host_at(*from, *to) else {
             return;
         };
-        let datagram = Datagram {
-            bytes,
-            from: *from,
-            arrival: Some(Arrival {
-                address: match to {
-                    SocketAddr::V4(_) => self.hosts[host].address.ip(),
-                    SocketAddr::V6(_) => to.ip(),
-                },
-                interface: 2,
-            }),
-            ecn: 0,
-        };
-        self.hosts[host].receive(datagram.bytes, *from, self.now);
+        self.hosts[host].receive(bytes, *from, self.now);
         if host == HUB {
             self.forward();
         }
@@ -349,15 +332,7 @@ impl World {
 
     /// Takes what a host sends.
     pub(crate) fn collect(&mut self, from: usize) {
-        let mut sink = Sink(Vec::new());
-        let (node, now) = (&mut self.hosts[from].node, self.now);
-        node.drain_held(now, &mut Staging::default(), &mut sink);
-        let next = || node.poll_control(true).or_else(|| node.poll_control(false));
-        let control = std::iter::from_fn(next);
-        let mut sent: Vec<_> = control
-            .map(|it| (it.destination.to, it.datagram.to_vec()))
-            .collect();
-        sent.extend(sink.0);
+        let sent = self.hosts[from].take_sent(self.now);
         self.fly(from, sent);
     }
 
@@ -379,38 +354,14 @@ impl World {
     }
 
     fn take_off(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
-        let Weather {
-            lost,
-            doubled,
-            delay,
-        } = self.weather;
-        if self.dice.below(100) < lost {
-            return;
-        }
-        let copies = 1 + u64::from(self.dice.below(100) < doubled);
-        let further = self.dice.below(delay + 1);
-        let at = self.now + DELAY + Duration::from_millis(further);
+        let (time, copies) = self.weather.fate(&mut self.dice);
+        let at = self.now + time;
         let flying = Flying {
             at,
             from,
             to,
             bytes,
         };
-        for _ in 0..copies {
-            self.flying.push_back(flying.clone());
-        }
-    }
-}
-
-struct Sink(Vec<(SocketAddr, Vec<u8>)>);
-
-impl DatagramSink for Sink {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        self.0.push((destination.to, datagram.to_vec()));
-        Ok(())
+        self.flying.extend(vec![flying; copies]);
     }
 }

@@ -3,6 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;
+#[path = "../common/turn.rs"]
+mod turn;
 mod world;
 
 use std::{net::SocketAddr, time::Duration};

@@ -8,19 +8,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use convoy_proto::{
-    DatagramSink, Destination, SinkFull, Staging,
-    config::{Authorities, DeviceUpdate, Password, PeerUpdate, Relay, RelayTransport, Snapshot},
+use convoy_proto::config::{
+    Authorities, DeviceUpdate, Password, PeerUpdate, Relay, RelayTransport, Snapshot,
 };
 use turn_client_proto::{
     stun::{
-        Instant,
         agent::Transmit,
         types::{
-            attribute::{
-                ErrorCode, MessageIntegrity, Nonce, PasswordAlgorithmValue, PasswordAlgorithms,
-                Realm,
-            },
+            attribute::{ErrorCode, MessageIntegrity, Nonce, Realm},
             message::{Message, MessageWriteVec},
             prelude::{AttributeStaticType, MessageWrite, MessageWriteExt},
         },
@@ -32,7 +27,10 @@ use turn_server_proto::{
     server::TurnServer,
 };
 
-use crate::common::{Burst, Host, SECOND, TestPacket, ipv4, payload};
+use crate::{
+    common::{Host, SECOND, ipv4, payload},
+    turn::{fresh_server, instant, with_algorithms},
+};
 
 pub const PASSWORD: &str = "hunter2-of-alice";
 
@@ -93,7 +91,7 @@ impl World {
         let mut world = Self {
             a: Host::new(1),
             peers: vec![Host::new(2), Host::new(3)],
-            server: fresh_server(server_address),
+            server: fresh_server(server_address, PASSWORD),
             server_address,
             now: Duration::from_secs(10_000),
             firewall,
@@ -129,7 +127,7 @@ impl World {
     }
 
     pub fn restart_server(&mut self) {
-        self.server = fresh_server(self.server_address);
+        self.server = fresh_server(self.server_address, PASSWORD);
     }
 
     pub fn move_peer(&mut self, n: usize, address: SocketAddr) {
@@ -165,17 +163,8 @@ impl World {
 
     pub fn a_sends_all(&mut self, n: usize, payloads: &[Vec<u8>]) {
         let (from, to) = (self.a.inner, self.peers[n].inner);
-        let packets = payloads
-            .iter()
-            .map(|it| TestPacket::new(&ipv4(from, to, it)));
-        let mut sink = Sink(Vec::new());
-        self.a.node.handle_outbound(
-            &mut Burst(packets.collect()),
-            self.now,
-            &mut Staging::default(),
-            &mut sink,
-        );
-        self.last_sent = sink.0;
+        let packets: Vec<_> = payloads.iter().map(|it| ipv4(from, to, it)).collect();
+        self.last_sent = self.a.sent_for(&packets, self.now);
         for (to, bytes) in self.last_sent.clone() {
             self.wire.push_back((self.a.address, to, bytes));
         }
@@ -184,14 +173,9 @@ impl World {
 
     pub fn b_sends(&mut self, n: usize, payload: &[u8]) {
         let packet = ipv4(self.peers[n].inner, self.a.inner, payload);
-        let mut sink = Sink(Vec::new());
         let peer = &mut self.peers[n];
-        let mut packet = TestPacket::new(&packet);
-        let mut staging = Staging::default();
-        peer.node
-            .handle_outbound(&mut Some(&mut packet), self.now, &mut staging, &mut sink);
-        for (to, bytes) in sink.0 {
-            self.wire.push_back((self.peers[n].address, to, bytes));
+        for (to, bytes) in peer.sent_for(&[packet], self.now) {
+            self.wire.push_back((peer.address, to, bytes));
         }
         self.carry();
     }
@@ -281,17 +265,7 @@ impl World {
 
     fn collect(&mut self) {
         for host in self.peers.iter_mut().chain([&mut self.a]) {
-            let mut sink = Sink(Vec::new());
-            host.node
-                .drain_held(self.now, &mut Staging::default(), &mut sink);
-            for is_ipv4 in [true, false] {
-                while let Some(control) = host.node.poll_control(is_ipv4) {
-                    let datagram = control.datagram.to_vec();
-                    let to = control.destination.to;
-                    self.wire.push_back((host.address, to, datagram));
-                }
-            }
-            for (to, bytes) in sink.0 {
+            for (to, bytes) in host.take_sent(self.now) {
                 self.wire.push_back((host.address, to, bytes));
             }
         }
@@ -375,25 +349,6 @@ impl World {
     }
 }
 
-struct Sink(Vec<(SocketAddr, Vec<u8>)>);
-
-impl DatagramSink for Sink {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn append(&mut self, destination: &Destination, datagram: &[u8]) -> Result<(), SinkFull> {
-        self.0.push((destination.to, datagram.to_vec()));
-        Ok(())
-    }
-}
-
-fn fresh_server(address: SocketAddr) -> TurnServer {
-    let mut server = TurnServer::new(TransportType::Udp, address, "example.org".to_owned());
-    server.add_user("alice".to_owned(), PASSWORD.to_owned());
-    server
-}
-
 /// Refuses a request that is not signed.
 fn challenge(request: &[u8]) -> Option<Vec<u8>> {
     let request = Message::from_bytes(request).ok()?;
@@ -409,36 +364,4 @@ fn challenge(request: &[u8]) -> Option<Vec<u8>> {
     refusal.add_attribute(&realm.expect("a realm")).expect(fits);
     refusal.add_attribute(&nonce.expect("a nonce")).expect(fits);
     Some(refusal.finish())
-}
-
-/// Repairs the server's second refusal of a client: it lacks the algorithms that its nonce promises.
-fn with_algorithms(bytes: &[u8]) -> Vec<u8> {
-    let Ok(message) = Message::from_bytes(bytes) else {
-        return bytes.to_vec();
-    };
-    let code = message.attribute::<ErrorCode>();
-    let is_refusal = code.is_ok_and(|it| it.code() == ErrorCode::UNAUTHORIZED);
-    if !is_refusal || message.has_attribute(PasswordAlgorithms::TYPE) {
-        return bytes.to_vec();
-    }
-    let mut repaired = Message::builder(
-        message.get_type(),
-        message.transaction_id(),
-        MessageWriteVec::new(),
-    );
-    let code = message.attribute::<ErrorCode>().expect("a code");
-    let nonce = message.attribute::<Nonce>().expect("a nonce");
-    let realm = message.attribute::<Realm>().expect("a realm");
-    let algorithms = [PasswordAlgorithmValue::SHA256, PasswordAlgorithmValue::MD5];
-    let fits = "it fits a message";
-    repaired.add_attribute(&code).expect(fits);
-    repaired.add_attribute(&nonce).expect(fits);
-    repaired.add_attribute(&realm).expect(fits);
-    let algorithms = PasswordAlgorithms::new(&algorithms);
-    repaired.add_attribute(&algorithms).expect(fits);
-    repaired.finish()
-}
-
-fn instant(now: Duration) -> Instant {
-    Instant::from_nanos(i64::try_from(now.as_nanos()).expect("a time within centuries"))
 }
