@@ -245,6 +245,24 @@ fn a_tunnel_that_ends_while_hooks_run_goes_down_once_it_is_up() {
     assert_eq!(steps[4], Step::Hooks(Moment::PreDown));
     let ending = Ending::Tunnel("a reason".to_owned());
     assert_eq!(state.ending(), Some(&ending));
+
+    // Without root, too.
+    let state = up_to(Start::Rootless, Found::default(), Step::TellCaller);
+    let (state, effects) = on(&state, ends(KillSwitch::Off));
+    assert_eq!(effects, []);
+    let down = (ending, vec![Step::StopTunnel]);
+    assert_eq!(undone(&state, done()), down);
+}
+
+#[test]
+fn a_start_that_fails_or_is_interrupted_after_its_tunnel_ended_says_so_instead() {
+    let state = up_to(HOST, Found::default(), Step::Hooks(Moment::PostUp));
+    let (state, _) = on(&state, ends(KillSwitch::Off));
+    let keeps_kill_switch = false;
+    let (ending, _) = undone(&state, failed(false));
+    assert_eq!(ending, Ending::NotUp { keeps_kill_switch });
+    let (ending, _) = undone(&state, Event::Down);
+    assert_eq!(ending, Ending::Interrupted(Interruption::Client));
 }
 
 #[test]

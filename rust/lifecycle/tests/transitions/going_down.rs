@@ -1,6 +1,8 @@
 //! From the end of a tunnel to down.
 
-use convoy_lifecycle::{Down, Effect, Ending, Event, KillSwitch, Moment, Remains, State, Step};
+use convoy_lifecycle::{
+    Down, Effect, Ending, Event, Interruption, KillSwitch, Moment, Remains, State, Step,
+};
 
 use crate::{HOST, done, ends, every_event, failed, ignores_all_but, on, remains, up, walk};
 
@@ -116,11 +118,32 @@ fn an_ending_is_put_into_words() {
     for (ending, words) in [
         (Ending::Requested, "as requested"),
         (Ending::Signal("SIGTERM"), "SIGTERM"),
+        (Ending::Delivered, "the last command has ended"),
         (Ending::Tunnel(reason()), "the tunnel ended (why)"),
         (Ending::InterfaceDeleted, "the interface was deleted"),
         (Ending::Failed(reason()), "it failed (why)"),
     ] {
         assert_eq!(ending.to_string(), words);
         assert!(!ending.is_of_start());
+    }
+    let keeps_kill_switch = false;
+    for (ending, words) in [
+        (
+            Ending::Interrupted(Interruption::Client),
+            "interrupted by `convoy down`",
+        ),
+        (
+            Ending::Interrupted(Interruption::Signal("SIGINT")),
+            "interrupted by SIGINT",
+        ),
+        (
+            Ending::Interrupted(Interruption::CallerLeft),
+            "the command is gone",
+        ),
+        (Ending::NotUp { keeps_kill_switch }, "it did not come up"),
+        (Ending::LeftRunning, "it did not come up"),
+    ] {
+        assert_eq!(ending.to_string(), words);
+        assert!(ending.is_of_start());
     }
 }
