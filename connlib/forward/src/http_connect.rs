@@ -19,6 +19,7 @@ use crate::{lingering, login::Login};
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Longer requests are refused.
 const LONGEST_REQUEST: usize = 8192;
+/// Most headers of a request.
 const MOST_HEADERS: usize = 64;
 
 /// Reads a request, connects to the target that it names and answers.

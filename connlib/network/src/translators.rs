@@ -33,8 +33,9 @@ use convoy_types::{Prefix, Translated};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Bounds of an answer's lifetime.
+/// Shortest time for which an answer counts.
 const SHORTEST_LIFE: Duration = Duration::from_secs(60);
+/// Longest time for which an answer counts.
 const LONGEST_LIFE: Duration = Duration::from_secs(3_600);
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(30);

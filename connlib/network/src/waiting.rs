@@ -6,8 +6,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Bytes of all, and of one rule or peer; it gets no more than is left for others.
+/// Most bytes of datagrams that wait for their flow to be set up, in all.
 const MOST: usize = 4 << 20;
+/// Most bytes that wait for the flows of one rule or peer, which gets no more than is left for others.
 const MOST_EACH: usize = 512 << 10;
 /// Memory that each takes beside its bytes.
 const OVERHEAD: usize = 128;

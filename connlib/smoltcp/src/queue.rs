@@ -12,13 +12,15 @@ use std::{
 
 use convoy_packet::counters::Dropped;
 
-/// Bytes, and messages, that wait.
+/// Most bytes that wait in a queue.
 pub(super) const MOST_BYTES: usize = 256 << 10;
+/// Most messages that wait in a queue.
 pub(super) const MOST_MESSAGES: usize = 1024;
 /// Memory that a message takes beside its bytes.
 const OVERHEAD: usize = 64;
-/// Bytes of all queues of a pool beyond those that each may always hold, and memory that empty ones keep.
+/// Most bytes of all queues of a pool, beyond those that each may always hold.
 const MOST_POOLED: usize = 16 << 20;
+/// Most bytes of memory that empty queues of a pool keep.
 const MOST_KEPT: usize = 16 << 20;
 /// Bytes that a queue may hold however many others hold: a datagram of a usual length.
 const RESERVE: usize = 2 << 10;

@@ -23,6 +23,7 @@ use crate::{
 
 /// Pause after a first failure; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between attempts at an allocation.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Most events that wait; the newest wins a full queue, as it says how things are.
 const MAX_EVENTS: usize = 64;

@@ -28,8 +28,9 @@ use crate::{
     server::{Server, Transport},
 };
 
-/// Retransmission of requests over UDP (RFC 8489 §6.2.1), given up after about eight seconds.
+/// Time before a request over UDP goes again (RFC 8489 §6.2.1); it is given up after about eight seconds.
 const FIRST_RETRANSMIT: Duration = Duration::from_millis(500);
+/// Longest time before a request goes again.
 const LONGEST_RETRANSMIT: Duration = Duration::from_secs(2);
 const RETRANSMITS: u32 = 5;
 /// Distance from the library's zero: it subtracts from times, and none may become negative.

@@ -12,6 +12,7 @@ use crate::{credentials::Credentials, refresh::Refresh, request::Progress, serve
 
 /// Silence after which the server is asked; doubled up to [`LONGEST_SILENCE`] each time that it answers.
 const SILENCE: Duration = Duration::from_secs(4);
+/// Longest silence before the server is asked.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 /// The allocation that a request names is none of the server's (RFC 8656 §7.2).
 const ALLOCATION_MISMATCH: u16 = 437;

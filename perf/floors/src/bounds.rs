@@ -1,7 +1,6 @@
 //! The page of bounds, made from the constants.
 //!
-//! A bound is a constant called `MAX_…`, `MOST_…`, `LONGEST_…` or `…_LIMIT`. Its documentation says what it bounds; where
-//! it has none, its name does.
+//! A bound is a constant called `MAX_…`, `MOST_…`, `LONGEST_…` or `…_LIMIT`. Its documentation says what it bounds.
 
 use std::fmt::Write as _;
 
@@ -27,7 +26,7 @@ const TOOLS: [&str; 4] = ["benches", "connlib/turn_server", "perf", "rust/fuzz"]
 /// Makes the page.
 ///
 /// # Errors
-/// If a source cannot be read.
+/// If a source cannot be read, or a bound has no documentation.
 pub(crate) fn page(workspace: &Workspace) -> Result<String> {
     let mut page = HEAD.to_owned();
     for member in &workspace.members {
@@ -40,7 +39,9 @@ pub(crate) fn page(workspace: &Workspace) -> Result<String> {
         for file in sources::read(&member.root)?.into_values() {
             let place = file.path.strip_prefix(directory)?.display();
             for bound in file.constants.iter().filter(|it| is_bound(&it.name)) {
-                let (meaning, Constant { name, value, .. }) = (meaning(bound), bound);
+                let Constant { name, value, .. } = bound;
+                let meaning =
+                    meaning(bound).with_context(|| format!("document {name} in {place}"))?;
                 writeln!(rows, "| {meaning} | `{value}` | `{name}`, `{place}` |")?;
             }
         }
@@ -61,14 +62,12 @@ fn is_bound(name: &str) -> bool {
     is_limit || beginnings.any(|it| name.starts_with(it))
 }
 
-/// First sentence of the documentation, or the name if there is none.
-fn meaning(bound: &Constant) -> String {
-    let sentence = bound.documentation.split(". ").next().unwrap_or_default();
+/// First sentence of the documentation, without links.
+fn meaning(bound: &Constant) -> Option<String> {
+    let sentence = bound.documentation.split(". ").next()?;
     let sentence = sentence.trim_end_matches('.').replace('|', "\\\\|");
-    match sentence.is_empty() {
-        true => bound.name.to_lowercase().replace('_', " "),
-        false => sentence,
-    }
+    let sentence = sentence.replace("[`", "`").replace("`]", "`");
+    (!sentence.is_empty()).then_some(sentence)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use tracing::warn;
 /// Version of the format.
 const VERSION: u32 = 1;
 
-/// The largest file that is read.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The state of a tunnel.

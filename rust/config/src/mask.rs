@@ -135,7 +135,9 @@ fn replace_controls(text: &str, shown: &mut [u8]) {
     }
 }
 
+/// Longest unknown key that is shown, in bytes; a longer one may be a secret.
 const LONGEST_NAME: usize = 24;
+/// Longest line with an unknown section that is shown, in bytes.
 const LONGEST_SECTION: usize = 32;
 
 #[cfg(test)]

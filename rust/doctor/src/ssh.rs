@@ -16,6 +16,7 @@ use super::{
 const SSH: u16 = 22;
 /// In /proc/net/tcp.
 const ESTABLISHED: &str = "01";
+/// Most hosts that a finding names.
 const MAX_NAMED: usize = 4;
 
 /// The hosts with a connection to this one's SSH server.

@@ -9,8 +9,9 @@ use crate::change::What;
 /// The pause after the first restoration.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The longest pauses: for changes that keep packets in the tunnel, and for all others.
+/// Longest pause between attempts at a change that keeps packets in the tunnel.
 const LONGEST_OF_GUARDS: Duration = Duration::from_secs(1);
+/// Longest pause between attempts at another change of the host.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The fixed pause of a kill switch, which is open meanwhile.

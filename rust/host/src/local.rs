@@ -18,8 +18,9 @@ const PRIVATE: [(&str, u8); 7] = [
     ("fe80::/10", 10),
 ];
 
-/// The most networks of one kind that count, and that a message names.
+/// Most networks of one kind that count.
 const MAX_NETWORKS: usize = 64;
+/// Most networks that a message names.
 const MAX_NAMED: usize = 8;
 
 /// Connected networks, by whether they are local.

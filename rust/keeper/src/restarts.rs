@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The pause after the second death, which doubles with each further one, and the longest pause.
+/// Pause after the second death, which doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause before another process is started.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Lifetime after which a process counts as healthy and the pauses start over.

@@ -39,8 +39,9 @@ struct Limits {
     connection: Duration,
 }
 
-/// The most bytes and headers of a request.
+/// Most bytes of a request.
 const MAX_REQUEST: usize = 16 << 10;
+/// Most headers of a request.
 const MAX_HEADERS: usize = 64;
 
 /// How long to wait when the process is out of file descriptors.

@@ -33,9 +33,11 @@ const STEP: u32 = 16;
 /// Rounds without an answer after which a size, or a target, is given up.
 const TRIES: u32 = 3;
 
-/// How long to wait for an answer: this multiple of the longest round trip so far, within limits.
+/// Time to wait for an answer, in multiples of the longest round trip so far.
 const ROUND_TRIPS: u32 = 4;
+/// Shortest time to wait for an answer.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(200);
+/// Longest time to wait for an answer.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most echo requests of a probe. Unless answers are lost by chance, the largest MTU needs about 100.

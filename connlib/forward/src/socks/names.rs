@@ -22,7 +22,7 @@ const MAX_LOOKUPS: usize = 64;
 const FEW_LOOKUPS: usize = 4;
 /// Datagrams that wait for one name.
 const MAX_EARLY: usize = 64;
-/// Bytes that wait for one name; [`Waiting`](convoy_network::waiting::Waiting) bounds those of all names.
+/// Bytes that wait for one name; `Waiting` bounds those of all names.
 const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// A host's name and a port.

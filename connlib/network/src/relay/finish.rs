@@ -18,6 +18,7 @@ use crate::network::{Duplex, Stream};
 
 /// The kernel does not tell when a socket's queue is empty: it is asked after this time, and then ever more rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Longest time after which a socket's queue is looked at again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Closes both sockets: after an ordinary end as they are, otherwise by RST, for which an end that lives gets `limit` to

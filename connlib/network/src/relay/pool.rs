@@ -141,6 +141,7 @@ impl<T> std::ops::DerefMut for Lease<'_, T> {
 }
 
 impl Pooled for Box<[u8]> {
+    /// Most bytes that lent buffers have together.
     const MAX_LENT_BYTES: usize = 64 << 20;
 
     fn make(size: usize) -> io::Result<Self> {
@@ -149,7 +150,7 @@ impl Pooled for Box<[u8]> {
 }
 
 impl Pooled for Pipe {
-    /// Half of what the pipes of one user may have before the kernel makes all further ones smaller, those of other
+    /// Most bytes that lent pipes have together: half of what those of one user may have before the kernel makes all further ones smaller, those of other
     /// programs as well (pipe-user-pages-soft, pipe(7)).
     const MAX_LENT_BYTES: usize = 32 << 20;
 

@@ -3,6 +3,7 @@
 /// The least time that a timeout adds to a round trip: acknowledgements may be delayed.
 const LEAST_MARGIN: i64 = 200_000;
 const FIRST_TIMEOUT: i64 = 1_000_000;
+/// Longest time before a segment goes again, in microseconds.
 const LONGEST_TIMEOUT: i64 = 60_000_000;
 /// The shortest wait for the acknowledgement of a tail before it is probed.
 const LEAST_PROBE: i64 = 30_000;

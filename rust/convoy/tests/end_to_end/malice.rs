@@ -7,7 +7,7 @@
 //! ```
 //!
 //! wireguard-go seals any packet with a valid version and length and a known destination.
-//! `connlib/proto/tests/malice.rs` has the packets that it would not let pass.
+//! `connlib/proto/tests/node/malice.rs` has the packets that it would not let pass.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 

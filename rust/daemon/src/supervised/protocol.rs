@@ -144,11 +144,12 @@ impl ToTunnel {
 }
 
 impl Message for ToSupervisor {
+    /// Longest message to a supervisor, in bytes.
     const MAX_BYTES: usize = 64 << 10;
 }
 
 impl Message for ToTunnel {
-    /// Some 20,000 peers.
+    /// Longest message to a tunnel, in bytes: some 20,000 peers.
     const MAX_BYTES: usize = 1 << 20;
 }
 

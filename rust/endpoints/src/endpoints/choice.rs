@@ -14,6 +14,7 @@ const SAME_HANDSHAKE: Duration = Duration::from_secs(20);
 /// How long a peer serves at another than its preferred address before that is tried again: a little less than the
 /// time between two handshakes. It doubles with each trial in vain.
 const FIRST_PAUSE: Duration = Duration::from_secs(115);
+/// Longest time before a preferred address is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The choice among the addresses of one peer.

@@ -13,8 +13,9 @@ const AT_ONCE: usize = 16;
 const AT_ONCE_OF_ONE: usize = 2;
 /// Most addresses of a name that are used.
 const ADDRESSES: usize = 16;
-/// Pauses between look-ups of a name that is not found, or whose peer does not answer. They double.
+/// First pause between look-ups of a name that is not found, or whose peer does not answer; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between look-ups of one name.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// All names of all peers.

@@ -251,8 +251,9 @@ fn dhcp(allowed: &Allowed) -> String {
     v4.chain(v6).collect()
 }
 
-/// DHCP servers' networks are no wider, and a host has no more of them.
+/// Widest network in which a DHCP server may be.
 const WIDEST_WITH_DHCP: u8 = 8;
+/// Most networks of a host in which a DHCP server may be.
 const MOST_WITH_DHCP: usize = 64;
 
 fn destinations(switch: KillSwitch, allowed: &Allowed) -> String {

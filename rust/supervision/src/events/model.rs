@@ -1,4 +1,4 @@
-//! Model of what `convoy events --json` prints: `rust/convoy/schema/events.schema.json` describes it.
+//! Model of what `convoy events --json` prints: `rust/supervision/schema/events.schema.json` describes it.
 
 use std::{fmt, net::SocketAddr};
 
