@@ -26,7 +26,7 @@ impl Buffers {
         }
     }
 
-    /// Whether a large buffer is available now.
+    /// Returns whether a large buffer is available now.
     pub(crate) fn has_room(&self) -> bool {
         self.room() > 0
     }

@@ -224,7 +224,7 @@ impl Flusher {
         self.refusing.clear();
     }
 
-    /// Whether the kernel may be given whole batches (GSO); addresses that refuse them are exempt.
+    /// Returns whether the kernel may be given whole batches (GSO); addresses that refuse them are exempt.
     #[must_use]
     pub fn segmentation(&self) -> bool {
         self.segmentation
@@ -417,7 +417,7 @@ impl Flusher {
         Flushed::Blocked(to)
     }
 
-    /// When to retry after `times` `ENOBUFS` errors in a row; `None` if the retries are used up.
+    /// Returns when to retry after `times` `ENOBUFS` errors in a row; `None` if the retries are used up.
     fn put_off(&mut self, times: u32, now: Duration) -> Option<Flushed> {
         let is_retried = times <= NO_BUFFERS_RETRIES;
         self.counters.put_off += u64::from(is_retried);
@@ -443,7 +443,7 @@ fn is_no_buffers(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Whether the error is one that a source address which is gone, or has no route, causes.
+/// Returns whether the error is one that a source address which is gone, or has no route, causes.
 fn is_source_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

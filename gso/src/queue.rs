@@ -94,7 +94,7 @@ impl GsoQueue {
         self.open(destination, datagram)
     }
 
-    /// Whether there is room for a datagram of any length.
+    /// Returns whether there is room for a datagram of any length.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.buffers.has_room()
@@ -106,7 +106,7 @@ impl GsoQueue {
         self.buffers.room()
     }
 
-    /// Whether nothing is queued.
+    /// Returns whether nothing is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
@@ -204,7 +204,7 @@ impl Batch {
         self.split = true;
     }
 
-    /// Whether one send may carry all unsent segments together.
+    /// Returns whether one send may carry all unsent segments together.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.split && self.segments() > 1

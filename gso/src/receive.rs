@@ -58,13 +58,13 @@ impl Default for ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// Whether all datagrams have been handled, so that the buffers can be filled again.
+    /// Returns whether all datagrams have been handled, so that the buffers can be filled again.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.cursor.current == self.received
     }
 
-    /// Whether the receive call filled every buffer, so that more may be waiting.
+    /// Returns whether the receive call filled every buffer, so that more may be waiting.
     #[must_use]
     pub fn are_full(&self) -> bool {
         self.received == RECEIVE_BUFFERS

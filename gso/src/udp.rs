@@ -171,13 +171,13 @@ impl UdpSockets {
         self.port
     }
 
-    /// Whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at registration.
+    /// Returns whether the kernel cuts batches into datagrams (`UDP_SEGMENT`), as probed at registration.
     #[must_use]
     pub fn segmentation(&self) -> bool {
         self.sockets().all(AsyncSocket::segmentation)
     }
 
-    /// Whether the kernel coalesces received datagrams (`UDP_GRO`).
+    /// Returns whether the kernel coalesces received datagrams (`UDP_GRO`).
     #[must_use]
     pub fn receive_offload(&self) -> bool {
         self.sockets().all(AsyncSocket::receive_offload)
@@ -196,7 +196,7 @@ impl UdpSockets {
         self.forget_routes();
     }
 
-    /// Whether a datagram from `source` to `to` leaves by `interface`; true if that is unknown.
+    /// Returns whether a datagram from `source` to `to` leaves by `interface`; true if that is unknown.
     pub fn lead_out_by(&mut self, interface: u32, to: SocketAddr, source: IpAddr) -> bool {
         let flow = self.flow(to, Some(source));
         self.routes.lead_out_by(interface, flow)
@@ -232,7 +232,7 @@ impl UdpSockets {
         }
     }
 
-    /// Whether a receive call may succeed. `is_busy`: the event loop has not waited lately, so tokio has
+    /// Returns whether a receive call may succeed. `is_busy`: the event loop has not waited lately, so tokio has
     /// had no chance to see the socket become readable.
     #[must_use]
     pub fn is_worth_receiving(&mut self, family: Family, is_busy: bool, now: Duration) -> bool {
@@ -240,7 +240,7 @@ impl UdpSockets {
             .is_some_and(|socket| socket.is_worth_receiving(is_busy, now))
     }
 
-    /// Whether a full socket may have room: it is writable, or it has been a while since the last try.
+    /// Returns whether a full socket may have room: it is writable, or it has been a while since the last try.
     #[must_use]
     pub fn is_worth_sending(&mut self, family: Family, now: Duration) -> bool {
         self.socket_mut(family)

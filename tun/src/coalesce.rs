@@ -214,7 +214,7 @@ impl Train {
         self.is_open &= !is_short && !is_pushed && !is_full;
     }
 
-    /// Whether `packet` may follow in this train of the same flow, whose first packet is `first`.
+    /// Returns whether `packet` may follow in this train of the same flow, whose first packet is `first`.
     #[inline]
     fn is_continued_by(&self, first: &[u8], packet: &[u8], shape: Shape) -> bool {
         let is_same = |range: Range<usize>| first[range.clone()] == packet[range];
@@ -281,7 +281,7 @@ impl Shape {
         })
     }
 
-    /// Whether the packet may be part of a train of several.
+    /// Returns whether the packet may be part of a train of several.
     #[inline]
     fn can_join(&self, packet: &[u8], enabled: Coalesce) -> bool {
         let is_plain = if self.is_tcp {

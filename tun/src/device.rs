@@ -54,7 +54,7 @@ impl Device {
         Self { io, offload }
     }
 
-    /// Whether the TUN of this descriptor still has an interface: somebody may have deleted that.
+    /// Returns whether the TUN of this descriptor still has an interface: somebody may have deleted that.
     #[must_use]
     pub fn is_attached(fd: BorrowedFd<'_>) -> bool {
         linux::is_attached(fd)

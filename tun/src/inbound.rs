@@ -83,7 +83,7 @@ impl InboundBatch {
         self.0.reserved.clear();
     }
 
-    /// Whether it holds no packet.
+    /// Returns whether it holds no packet.
     pub fn is_empty(&self) -> bool {
         self.packets() == 0
     }

@@ -58,7 +58,7 @@ impl OutboundBatch {
         self.0.malformed
     }
 
-    /// Whether the event loop itself has read it, as traffic was sparse.
+    /// Returns whether the event loop itself has read it, as traffic was sparse.
     pub fn is_sparse(&self) -> bool {
         self.0.is_sparse
     }
@@ -226,7 +226,7 @@ impl OutboundBuffer {
         self.packets
     }
 
-    /// Whether there is nothing to report: neither a packet nor a malformed read.
+    /// Returns whether there is nothing to report: neither a packet nor a malformed read.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets == 0 && self.malformed == 0
     }

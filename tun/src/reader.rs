@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Whether traffic is sparse and stays so with `inbound` packets: the caller may then write them itself.
+    /// Returns whether traffic is sparse and stays so with `inbound` packets: the caller may then write them itself.
     #[inline]
     pub fn is_sparse(&self, inbound: usize) -> bool {
         self.sparse.is_on() && inbound <= FEW

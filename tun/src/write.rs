@@ -222,7 +222,7 @@ impl Run {
     }
 }
 
-/// Whether the checksums that joining would replace are right.
+/// Returns whether the checksums that joining would replace are right.
 fn is_intact(packet: &[u8], shape: Shape) -> bool {
     let protocol = if shape.is_tcp { ip::TCP } else { ip::UDP };
     let addresses = if shape.is_v4 {

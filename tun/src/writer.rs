@@ -144,7 +144,7 @@ impl Writer {
         }
     }
 
-    /// Whether every submitted batch has been written or dropped.
+    /// Returns whether every submitted batch has been written or dropped.
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }

@@ -11,7 +11,7 @@ pub fn text(sample: &Sample) -> String {
     format!("{:.2} ({low:.2}–{high:.2})", sample.median)
 }
 
-/// Whether the values meet a target: in the whole interval, only at the median, or not.
+/// Returns whether the values meet a target: in the whole interval, only at the median, or not.
 pub(crate) fn judge(sample: &Sample, holds: impl Fn(f64) -> bool) -> &'static str {
     let is_sure = interval(sample).is_some_and(|ends| ends.into_iter().all(&holds));
     match holds(sample.median) {

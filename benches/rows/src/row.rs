@@ -112,7 +112,7 @@ impl Row {
         self
     }
 
-    /// Whether it is this figure of a scene.
+    /// Returns whether it is this figure of a scene.
     pub fn is_of(&self, scene: &str, figure: Figure<'_>) -> bool {
         self.scene == scene && self.of() == figure
     }

@@ -248,7 +248,7 @@ fn round_trips(observed: &Observed) -> [Finding; 3] {
     findings
 }
 
-/// Whether an event can have effects in the second of a sample.
+/// Returns whether an event can have effects in the second of a sample.
 fn is_felt(event: &Event, sample: &Sample) -> bool {
     event.from_s <= sample.at_s + LATE && sample.at_s - 1.0 <= event.until_s + SETTLING
 }

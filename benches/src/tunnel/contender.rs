@@ -313,7 +313,7 @@ impl Contender {
         words.fold(Implementation::new(&self.program), Implementation::argument)
     }
 
-    /// Why it cannot take part; `None` if it can.
+    /// Returns why it cannot take part; `None` if it can.
     pub(super) fn absence(&self) -> Option<String> {
         if !self.program.is_file() {
             let name = self.program.file_name().unwrap_or_default();

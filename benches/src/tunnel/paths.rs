@@ -97,7 +97,7 @@ impl Paths {
     }
 }
 
-/// Whether packets of the client at `left` take a direct path; errors mean that it is not up yet.
+/// Returns whether packets of the client at `left` take a direct path; errors mean that it is not up yet.
 pub(super) fn is_direct(contender: &Contender, left: &Namespace) -> Result<bool> {
     let mut status = left.command(&contender.program);
     let printed = output(status.args(["status", "--json", TUNNEL]))?;

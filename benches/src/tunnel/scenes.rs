@@ -199,13 +199,13 @@ const fn of(
 }
 
 impl Scene {
-    /// Whether it shows this figure of its test: the one in its unit, or that percentile.
+    /// Returns whether it shows this figure of its test: the one in its unit, or that percentile.
     pub(super) fn shows(&self, figure: Figure) -> bool {
         let (name, unit) = self.figure;
         unit == figure || name.rsplit(", ").next() == Some(figure)
     }
 
-    /// Whether `contender` has a figure in this scene; the bare veth has those that need no daemon.
+    /// Returns whether `contender` has a figure in this scene; the bare veth has those that need no daemon.
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         match contender.kind {
             Kind::WireGuard if contender.is_variant() => self.sets.contains('q'),

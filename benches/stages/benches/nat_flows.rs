@@ -158,7 +158,7 @@ fn ends(packet: &[u8]) -> Option<Ends> {
     Some((peer.into(), target.into()))
 }
 
-/// Whether the sum over the segment and its pseudo-header is right (RFC 9293, section 3.1).
+/// Returns whether the sum over the segment and its pseudo-header is right (RFC 9293, section 3.1).
 fn is_whole(packet: &[u8]) -> bool {
     let (ip, tcp) = packet.split_at(IPV4);
     let words = ip[12..].chunks_exact(2).chain(tcp.chunks_exact(2));

@@ -170,7 +170,7 @@ impl Aead {
 pub struct Opened(u16);
 
 impl Opened {
-    /// Whether the tag of the packet in slot `n` is right, regardless of the other slots.
+    /// Returns whether the tag of the packet in slot `n` is right, regardless of the other slots.
     #[must_use]
     pub fn is_authentic(self, n: usize) -> bool {
         n < SLOTS && self.0 >> n & 1 == 1

@@ -26,7 +26,7 @@ const MIXED: [usize; LANES] = [
 ];
 const EQUAL: [usize; LANES] = [1420; LANES];
 
-/// Whether sealing and opening are right in every lane.
+/// Returns whether sealing and opening are right in every lane.
 pub(crate) fn passes<L: Lanes>(lanes: L) -> bool {
     gives_the_known_answer(lanes)
         && agrees_with_ring(lanes, MIXED)

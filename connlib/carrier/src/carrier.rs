@@ -104,7 +104,7 @@ impl Carrier {
         self.inbound.frames()
     }
 
-    /// Whether a whole frame has arrived.
+    /// Returns whether a whole frame has arrived.
     #[must_use]
     pub fn has_frame(&self) -> bool {
         self.inbound.has_frame()

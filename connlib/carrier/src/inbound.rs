@@ -46,7 +46,7 @@ impl Inbound {
         &mut self.bytes[self.end..]
     }
 
-    /// Whether [`Self::room`] would be empty.
+    /// Returns whether [`Self::room`] would be empty.
     pub(crate) fn is_full(&self) -> bool {
         self.len() == MAX_INBOUND
     }

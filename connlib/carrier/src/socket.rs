@@ -80,7 +80,7 @@ impl Socket {
         TcpStream::from_std(StdTcpStream::from(socket)).map(Self)
     }
 
-    /// Whether the connection has been made.
+    /// Returns whether the connection has been made.
     ///
     /// # Errors
     /// The reason why it cannot be made.

@@ -47,7 +47,7 @@ impl Wire {
         Ok(Self { socket, tls })
     }
 
-    /// Whether frames pass.
+    /// Returns whether frames pass.
     pub(crate) fn is_open(&self) -> bool {
         let connection = self.tls.as_ref().map(|tls| &tls.connection);
         connection.is_none_or(|it| !it.is_handshaking())
@@ -110,7 +110,7 @@ impl Wire {
         self.socket.poll_ready(can_receive, writable, cx)
     }
 
-    /// Whether anything waits for the socket.
+    /// Returns whether anything waits for the socket.
     pub(crate) fn has_waiting(&self, outbound: &Outbound) -> bool {
         let tls = self.tls.as_ref();
         let has_records = tls.is_some_and(|it| it.connection.wants_write());
@@ -183,7 +183,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether bytes of the socket wait for TLS.
+    /// Returns whether bytes of the socket wait for TLS.
     fn has_unread(&self) -> bool {
         self.start < self.end
     }

@@ -15,7 +15,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether a client may use the listener.
+    /// Returns whether a client may use the listener.
     #[must_use]
     pub fn allows(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();

@@ -209,7 +209,7 @@ impl Context {
     }
 }
 
-/// Whether the host has no such address, or no such family.
+/// Returns whether the host has no such address, or no such family.
 fn is_absent(error: &io::Error) -> bool {
     let absent = [Errno::EADDRNOTAVAIL, Errno::EAFNOSUPPORT];
     error
@@ -238,7 +238,7 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 impl Running {
-    /// Where it listens, with the ports that were chosen.
+    /// Returns where it listens, with the ports that were chosen.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

@@ -98,7 +98,7 @@ fn parse(received: &[u8], login: Option<&Login>) -> Result<Option<(Target, usize
     Ok(Some((target.map_err(|_| Refusal::Malformed)?, length)))
 }
 
-/// Whether the client gave user and password by the scheme Basic (RFC 7617).
+/// Returns whether the client gave user and password by the scheme Basic (RFC 7617).
 fn is_authorized(headers: &[httparse::Header<'_>], login: &Login) -> bool {
     let is_header =
         |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("Proxy-Authorization");

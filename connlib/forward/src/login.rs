@@ -14,7 +14,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Whether a client gave the same; it cannot learn by the time how much of it was right.
+    /// Returns whether a client gave the same; it cannot learn by the time how much of it was right.
     pub(crate) fn matches(&self, user: &[u8], password: &[u8]) -> bool {
         let is_user = self.user.as_bytes().ct_eq(user);
         let is_password = self.password.as_bytes().ct_eq(password);

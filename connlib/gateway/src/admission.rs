@@ -93,8 +93,8 @@ impl Admission {
         Err(refusal)
     }
 
-    /// Whether flows of datagrams are more than an eighth of a peer's flows: the last ones, for names and the like, are
-    /// not for connections.
+    /// Returns whether flows of datagrams are more than an eighth of a peer's flows: the last ones, for names and the
+    /// like, are not for connections.
     fn has_many_datagrams(&self, peer: u32) -> bool {
         let datagrams = self.occupants.held(peer);
         datagrams > self.flows.held(peer) as usize / 8

@@ -24,7 +24,7 @@ impl Budget {
         }
     }
 
-    /// Whether a peer may be sent one more, which it then counts.
+    /// Returns whether a peer may be sent one more, which it then counts.
     pub(super) fn spend(&mut self, peer: u32, now: Instant) -> bool {
         if now.duration_since(self.second) >= Duration::from_secs(1) {
             self.second = now;

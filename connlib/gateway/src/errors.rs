@@ -59,7 +59,7 @@ pub(super) fn of_report(report: &Report, target: IpAddr) -> Option<(Unreachable,
     }
 }
 
-/// Whether an ICMP message says that a packet has not arrived.
+/// Returns whether an ICMP message says that a packet has not arrived.
 fn is_error(kind: u8, is_ipv4: bool) -> bool {
     match is_ipv4 {
         true => matches!(kind, 3 | 11 | 12),

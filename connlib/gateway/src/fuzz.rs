@@ -268,7 +268,7 @@ impl World {
 }
 
 impl Model {
-    /// Why a peer gets no more of some limits, given which flows count.
+    /// Returns why a peer gets no more of some limits, given which flows count.
     fn refusal(
         &self,
         peer: usize,

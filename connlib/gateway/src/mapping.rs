@@ -113,7 +113,7 @@ mod tests {
         socket
     }
 
-    /// Where a server sees a datagram of this socket come from.
+    /// Returns where a server sees a datagram of this socket come from.
     fn seen_by(server: &UdpSocket, socket: &Datagrams) -> SocketAddr {
         socket.try_send(b"where am I?").unwrap();
         server.recv_from(&mut [0; 20]).unwrap().1

@@ -212,7 +212,7 @@ impl Place {
         });
     }
 
-    /// Whether it was not sent by a stranger before the socket was connected.
+    /// Returns whether it was not sent by a stranger before the socket was connected.
     fn is_from_target(&self, from: SocketAddr) -> bool {
         let target = self.ends.target;
         (from.ip(), from.port()) == (target.ip(), target.port())

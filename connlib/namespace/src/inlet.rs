@@ -107,7 +107,7 @@ pub(super) fn finish(settings: &Settings) -> Result<Vec<OwnedFd>, Refusal> {
     Ok(listeners.into_iter().map(|it| it.socket).collect())
 }
 
-/// Whether it is IPv6, for each family that the namespace has an address of.
+/// Returns whether it is IPv6, for each family that the namespace has an address of.
 fn families(settings: &Settings) -> impl Iterator<Item = bool> {
     let has = |is_ipv6: &bool| {
         let mut addresses = settings.addresses.iter();

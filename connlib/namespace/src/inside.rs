@@ -48,7 +48,7 @@ fn others(network: impl AsFd) -> io::Result<Vec<Pid>> {
 /// `FIN_WAIT1`, `LAST_ACK` and `CLOSING`: closed at this end, and not all of it acknowledged (`tcp_states.h`).
 const SENDING: [&str; 3] = ["04", "09", "0B"];
 
-/// Whether there is such a connection in a table as `/proc/net/tcp` is one.
+/// Returns whether there is such a connection in a table as `/proc/net/tcp` is one.
 pub(super) fn is_sending(table: &str) -> bool {
     let states = table
         .lines()

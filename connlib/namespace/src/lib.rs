@@ -103,7 +103,7 @@ impl Namespace {
         })
     }
 
-    /// Where flows of peers come out, if the settings ask for that.
+    /// Returns where flows of peers come out, if the settings ask for that.
     pub fn take_inlet(&mut self) -> Option<Inlet> {
         self.inlet.take()
     }
@@ -130,7 +130,7 @@ impl Namespace {
         &self.warnings
     }
 
-    /// Whether the kernel still sends what programs inside wrote before they closed their connections.
+    /// Returns whether the kernel still sends what programs inside wrote before they closed their connections.
     #[must_use]
     pub fn is_sending(&self) -> bool {
         let holder = self.holder.id();

@@ -73,7 +73,7 @@ impl FromStr for Target {
     }
 }
 
-/// Whether a resolver can be asked for it; also true of an IPv4 address.
+/// Returns whether a resolver can be asked for it; also true of an IPv4 address.
 fn is_name(host: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=253).contains(&host.len()) && host.chars().all(is_allowed)
@@ -195,7 +195,7 @@ pub fn reason(error: &io::Error) -> Refusal {
     }
 }
 
-/// Whether a call failed because this process or the system has no descriptors or memory for sockets left.
+/// Returns whether a call failed because this process or the system has no descriptors or memory for sockets left.
 pub(crate) fn is_short_of_descriptors(error: &io::Error) -> bool {
     let short = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
     error

@@ -93,7 +93,7 @@ impl Expiry {
         self.replaced.notify_one();
     }
 
-    /// Whether another flow has taken its place.
+    /// Returns whether another flow has taken its place.
     pub fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::Relaxed)
     }

@@ -41,7 +41,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>
 
 /// Opens connections, listeners and flows in one network.
 pub trait Network: fmt::Debug + Send + Sync {
-    /// Whether a client may reach a target, which it has named itself.
+    /// Returns whether a client may reach a target, which it has named itself.
     ///
     /// # Errors
     /// The reason why not.
@@ -58,7 +58,8 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// The addresses of a name as this network sees it, in the order in which they should be tried.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
 
-    /// Whether each [`Self::resolve`] takes a thread, and keeps it although nobody waits for the answer any more.
+    /// Returns whether each [`Self::resolve`] takes a thread, and keeps it although nobody waits for the answer any
+    /// more.
     fn takes_threads(&self) -> bool {
         false
     }
@@ -95,7 +96,7 @@ pub trait OpenSockets: fmt::Debug + Send + Sync {
     /// The addresses of a name as this namespace sees it.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Answer<'a, Vec<SocketAddr>>;
 
-    /// Whether each [`Self::resolve`] takes a thread: see [`Network::takes_threads`].
+    /// Returns whether each [`Self::resolve`] takes a thread: see [`Network::takes_threads`].
     fn takes_threads(&self) -> bool {
         false
     }

@@ -35,7 +35,7 @@ impl Peers {
         found.map(|(_, peer)| *peer)
     }
 
-    /// Whether an address is a peer's own, and not only one of everything.
+    /// Returns whether an address is a peer's own, and not only one of everything.
     pub fn has(&self, address: IpAddr) -> bool {
         let found = self.0.longest_match(address);
         found.is_some_and(|(prefix, _)| prefix.netmask() > 0)

@@ -73,7 +73,7 @@ const REFUSED_V6: [(Ipv6Addr, u32); 10] = [
 ];
 
 impl Policy {
-    /// Whether a peer may reach a target: to be asked once its name, if it has one, is resolved.
+    /// Returns whether a peer may reach a target: to be asked once its name, if it has one, is resolved.
     ///
     /// # Errors
     /// [`Refusal::TargetDenied`] by the list, [`Refusal::Forbidden`] by default.

@@ -84,7 +84,7 @@ impl Shares {
         state.common = beyond.sum();
     }
 
-    /// Whether a peer holds more than its reserve.
+    /// Returns whether a peer holds more than its reserve.
     pub fn is_beyond_reserve(&self, peer: u32) -> bool {
         let state = self.state();
         state.held(peer) > state.limits.reserve()

@@ -47,19 +47,19 @@ impl HandshakeLimiter {
         self.seen > HANDSHAKES_PER_SECOND
     }
 
-    /// Whether the next message would get a cookie reply if its MAC2 were wrong.
+    /// Returns whether the next message would get a cookie reply if its MAC2 were wrong.
     pub fn would_ask(&self, now: Duration) -> bool {
         let is_loaded = self.seen >= HANDSHAKES_PER_SECOND;
         let is_same_second = now.saturating_sub(self.second) < SECOND;
         is_loaded && is_same_second && self.cookie_replies.has_token(COOKIE_REPLIES, now)
     }
 
-    /// Whether to send one more cookie reply.
+    /// Returns whether to send one more cookie reply.
     pub fn may_send_cookie(&mut self, now: Duration) -> bool {
         self.cookie_replies.take(COOKIE_REPLIES, now)
     }
 
-    /// Whether to handle a message from `address`, which has returned its cookie.
+    /// Returns whether to handle a message from `address`, which has returned its cookie.
     pub fn admit(&mut self, address: IpAddr, now: Duration) -> bool {
         let network = network(address);
         if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&network) {

@@ -28,7 +28,7 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Whether a message with this counter may be opened; the counter is not authentic yet.
+    /// Returns whether a message with this counter may be opened; the counter is not authentic yet.
     pub fn check(&self, counter: u64) -> Result<(), DropReason> {
         if counter > self.newest {
             return Ok(());

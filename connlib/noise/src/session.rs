@@ -81,19 +81,19 @@ impl Session {
         })
     }
 
-    /// Whether it is young enough to receive.
+    /// Returns whether it is young enough to receive.
     #[must_use]
     pub fn is_alive(&self, now: Duration) -> bool {
         self.age(now) < REJECT_AFTER_TIME
     }
 
-    /// Whether it may send, by its age and its counter.
+    /// Returns whether it may send, by its age and its counter.
     #[must_use]
     pub fn can_send(&self, now: Duration) -> bool {
         self.is_alive(now) && self.next < REJECT_AFTER_MESSAGES
     }
 
-    /// Whether to begin a new handshake when sending now.
+    /// Returns whether to begin a new handshake when sending now.
     pub fn wants_rekey(&self, now: Duration) -> bool {
         let too_many = self.next >= REKEY_AFTER_MESSAGES;
         let too_old = self.is_initiator && self.age(now) >= REKEY_AFTER_TIME;

@@ -188,7 +188,7 @@ impl Counters {
 }
 
 impl Snapshot {
-    /// How much was discarded for this reason.
+    /// Returns how much was discarded for this reason.
     #[must_use]
     pub fn dropped(&self, reason: Dropped) -> u64 {
         self.drops[reason as usize]

@@ -38,7 +38,7 @@ pub enum Kind {
     TooBig(usize),
 }
 
-/// Whether a packet's ICMP checksum is right.
+/// Returns whether a packet's ICMP checksum is right.
 pub fn is_intact(packet: &Packet<'_>) -> bool {
     match packet.protocol {
         ICMPV4 => sum(packet.payload()) == 0xffff,

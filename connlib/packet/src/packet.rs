@@ -170,7 +170,7 @@ impl<'a> Packet<'a> {
         (vnet, bytes)
     }
 
-    /// How many more routers it may pass, with this one.
+    /// Returns how many more routers it may pass, with this one.
     pub fn hops(&self) -> u8 {
         match self.source {
             IpAddr::V4(_) => self.bytes[8],
@@ -192,7 +192,7 @@ impl<'a> Packet<'a> {
         &self.bytes[self.payload_at..]
     }
 
-    /// Whether its payload's checksum over the pseudo-header is right, or was verified already.
+    /// Returns whether its payload's checksum over the pseudo-header is right, or was verified already.
     pub fn has_right_checksum(&self) -> bool {
         self.vnet.is_checked()
             || transport_sum(self.source, self.destination, self.protocol, self.payload()) == 0xffff
@@ -209,7 +209,7 @@ fn address_at(header: &[u8; IPV6_HEADER], at: usize) -> IpAddr {
     octets.into()
 }
 
-/// Whether a host can be at this address.
+/// Returns whether a host can be at this address.
 pub fn is_unicast(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => {

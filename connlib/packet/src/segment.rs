@@ -70,7 +70,7 @@ impl Segment {
         })
     }
 
-    /// Whether a flag is set.
+    /// Returns whether a flag is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

@@ -62,7 +62,7 @@ impl VnetHeader {
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
     }
 
-    /// Whether the transport checksum need not, or cannot, be verified.
+    /// Returns whether the transport checksum need not, or cannot, be verified.
     #[must_use]
     pub(crate) fn is_checked(self) -> bool {
         self.flags & (NEEDS_CSUM | DATA_VALID) != 0

@@ -313,7 +313,7 @@ impl Agent {
         self.handle_relay_timeout(now);
     }
 
-    /// When to call [`Self::handle_timeout`] and [`Self::poll_transmit`] next.
+    /// Returns when to call [`Self::handle_timeout`] and [`Self::poll_transmit`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probes = self.pairs.iter().filter_map(|pair| pair.next);
@@ -366,7 +366,7 @@ impl Agent {
         self.event.take()
     }
 
-    /// Why there is no direct path; `None` if there is one.
+    /// Returns why there is no direct path; `None` if there is one.
     #[must_use]
     pub fn why_not_direct(&self) -> Option<WhyNotDirect> {
         self.path.is_none().then_some(self.why)

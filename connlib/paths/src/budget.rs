@@ -83,7 +83,7 @@ impl ChannelBudget {
         self.0.take(BETWEEN_CHANNELS, CHANNELS_AT_ONCE, now)
     }
 
-    /// When [`Self::take`] succeeds again.
+    /// Returns when [`Self::take`] succeeds again.
     pub(crate) fn next(&self, now: Duration) -> Duration {
         let has_token = self
             .0

@@ -10,7 +10,8 @@ const CLOUD_SERVICES: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// Whether a peer may make this side send to `address`: a single machine beyond this one, and no service of a cloud.
+/// Returns whether a peer may make this side send to `address`: a single machine beyond this one, and no service of a
+/// cloud.
 ///
 /// Addresses inside tunnels are the caller's to refuse.
 #[must_use]
@@ -32,7 +33,8 @@ fn is_harmless_v6(v6: Ipv6Addr) -> bool {
     is_unicast_v6(v6) && !leads_to_cloud && !CLOUD_SERVICES.contains(&v6)
 }
 
-/// Whether the address names one machine beyond this link's own. The link-local range holds the metadata of most clouds.
+/// Returns whether the address names one machine beyond this link's own. The link-local range holds the metadata of
+/// most clouds.
 fn is_unicast_v4(v4: Ipv4Addr) -> bool {
     let [first, ..] = v4.octets();
     let is_reserved = first == 0 || first >= 224;

@@ -122,13 +122,13 @@ impl Pair {
         }
     }
 
-    /// Whether this side's relay carries what goes to the candidate.
+    /// Returns whether this side's relay carries what goes to the candidate.
     #[must_use]
     pub fn is_by_relay(&self) -> bool {
         self.reach != Reach::Direct
     }
 
-    /// How the candidate came to be known; [`CandidateKind::Relayed`] if a relay is on the way.
+    /// Returns how the candidate came to be known; [`CandidateKind::Relayed`] if a relay is on the way.
     #[must_use]
     pub fn kind(&self) -> CandidateKind {
         match self.is_by_relay() {
@@ -144,19 +144,19 @@ impl Pair {
         }
     }
 
-    /// Whether it has answered a probe of this round.
+    /// Returns whether it has answered a probe of this round.
     #[must_use]
     pub fn has_answered(&self) -> bool {
         self.replies > 0
     }
 
-    /// Whether the last probes got no reply.
+    /// Returns whether the last probes got no reply.
     pub(crate) fn is_silent(&self, now: Duration) -> bool {
         let time = now.saturating_sub(self.unanswered_since);
         self.unanswered >= SILENCE && time >= PATIENCE
     }
 
-    /// Whether enough probes have gone unanswered to give the path up.
+    /// Returns whether enough probes have gone unanswered to give the path up.
     pub(crate) fn is_dead(&self, now: Duration) -> bool {
         let time = now.saturating_sub(self.unanswered_since);
         self.unanswered >= DEATH && time >= LAST_PATIENCE
@@ -214,7 +214,7 @@ impl Pair {
         }
     }
 
-    /// Whether probes can be sent.
+    /// Returns whether probes can be sent.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.reach, Reach::Direct | Reach::Bound)
     }

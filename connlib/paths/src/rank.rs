@@ -22,12 +22,12 @@ pub(crate) fn rank(pair: &Pair) -> (u8, bool) {
     (class, pair.candidate.address.is_ipv4())
 }
 
-/// Whether a relay is on the way.
+/// Returns whether a relay is on the way.
 pub(crate) fn is_relayed(pair: &Pair) -> bool {
     rank(pair).0 >= RELAYED
 }
 
-/// Whether `pair`, which has just answered, is to replace the hub. A relayed path that is slower is of no use.
+/// Returns whether `pair`, which has just answered, is to replace the hub. A relayed path that is slower is of no use.
 pub(crate) fn beats_hub(pair: &Pair, hub: Option<Duration>) -> bool {
     match (pair.round_trip, hub) {
         (Some(new), Some(hub)) if is_relayed(pair) => new < hub + HYSTERESIS.max(hub / 5),
@@ -35,7 +35,7 @@ pub(crate) fn beats_hub(pair: &Pair, hub: Option<Duration>) -> bool {
     }
 }
 
-/// Whether `pair`, which has just answered, is to replace the path.
+/// Returns whether `pair`, which has just answered, is to replace the path.
 pub(crate) fn is_better(pair: &Pair, path: &Pair, now: Duration) -> bool {
     // A path that has gone silent is no match for one that answers.
     if path.is_silent(now) {
@@ -50,7 +50,7 @@ pub(crate) fn is_better(pair: &Pair, path: &Pair, now: Duration) -> bool {
     }
 }
 
-/// Whether `pair` may turn out to be better than the path.
+/// Returns whether `pair` may turn out to be better than the path.
 pub(crate) fn may_be_better(pair: &Pair, path: &Pair, now: Duration) -> bool {
     path.is_silent(now) || rank(pair) <= rank(path)
 }

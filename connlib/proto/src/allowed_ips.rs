@@ -74,7 +74,7 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         self.forget_recent();
     }
 
-    /// Whether a prefix contains `address`, other than a default route or a part of one: the prefixes hold the
+    /// Returns whether a prefix contains `address`, other than a default route or a part of one: the prefixes hold the
     /// internet, but without that one they would not.
     #[must_use]
     pub(crate) fn has_prefix_around(&self, address: IpAddr) -> bool {

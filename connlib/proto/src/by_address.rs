@@ -36,7 +36,7 @@ impl ByAddress {
             .map(|(_, id)| *id)
     }
 
-    /// Whether some peer is at an IPv4 address, or at an IPv6 address.
+    /// Returns whether some peer is at an IPv4 address, or at an IPv6 address.
     pub(crate) fn has_some(&self, is_ipv4: bool) -> bool {
         // IPv4 addresses come first.
         let nearest = match is_ipv4 {

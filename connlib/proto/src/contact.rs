@@ -67,7 +67,7 @@ impl Contact {
         self.latest.map(|latest| now.saturating_sub(latest))
     }
 
-    /// When the last handshake completed; `now` and `wall` are the same moment by both clocks.
+    /// Returns when the last handshake completed; `now` and `wall` are the same moment by both clocks.
     pub(crate) fn latest(&mut self, now: Duration, wall: SystemTime) -> Option<SystemTime> {
         self.shown_latest.wall_time(self.latest, now, wall)
     }

@@ -49,7 +49,7 @@ impl PeerEvent {
         }
     }
 
-    /// Whether a handshake is complete.
+    /// Returns whether a handshake is complete.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.handshake == Some(Outcome::Answered)

@@ -21,7 +21,7 @@ impl Node {
         self.followed.pop()
     }
 
-    /// Whether [`Self::poll_handshake_event`] has an event.
+    /// Returns whether [`Self::poll_handshake_event`] has an event.
     #[must_use]
     pub fn has_handshake_events(&self) -> bool {
         self.followed.has_events()

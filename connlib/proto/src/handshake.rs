@@ -31,7 +31,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Whether a message of the peer `id` may come this way.
+    /// Returns whether a message of the peer `id` may come this way.
     fn is_of(self, id: usize) -> bool {
         match self {
             Self::Wire | Self::Relay(_) => true,
@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// Whether the message is one of the first responses to an initiation of ours: load is no reason to
+    /// Returns whether the message is one of the first responses to an initiation of ours: load is no reason to
     /// refuse these, as an attacker who is not on the path cannot guess the index.
     fn is_awaited(&mut self, message: &[u8]) -> Result<bool, DropReason> {
         if message.len() != RESPONSE || message[0] != 2 {

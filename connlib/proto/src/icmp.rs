@@ -43,7 +43,7 @@ pub(crate) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether an error may answer this IPv4 packet: not if it is an error itself, a fragment other than the
+/// Returns whether an error may answer this IPv4 packet: not if it is an error itself, a fragment other than the
 /// first, or multicast or broadcast (RFC 1122 §3.2.2).
 fn may_answer_v4(packet: &[u8]) -> bool {
     let is_first_fragment = packet[6] & 0x1f == 0 && packet[7] == 0;
@@ -54,14 +54,14 @@ fn may_answer_v4(packet: &[u8]) -> bool {
     is_first_fragment && is_query && is_unicast && has_unicast_source(packet)
 }
 
-/// Whether an error may answer this IPv6 packet: not if it is an error itself, with a type below 128
+/// Returns whether an error may answer this IPv6 packet: not if it is an error itself, with a type below 128
 /// (RFC 4443 §2.4 e).
 fn may_answer_v6(packet: &[u8]) -> bool {
     let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
     is_query && has_unicast_source(packet)
 }
 
-/// Whether the source address belongs to one host, which can be answered.
+/// Returns whether the source address belongs to one host, which can be answered.
 fn has_unicast_source(packet: &[u8]) -> bool {
     packet::source(packet).is_some_and(|ip| !ip.is_multicast() && !ip.is_unspecified())
 }

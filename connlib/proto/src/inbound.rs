@@ -31,7 +31,7 @@ use crate::{
     timers::{KEEPALIVE_TIMEOUT, REKEY_TIMEOUT},
 };
 
-/// Whether a datagram has the type and length of a handshake message or a cookie reply.
+/// Returns whether a datagram has the type and length of a handshake message or a cookie reply.
 ///
 /// A handshake message may cost several Diffie-Hellman operations, any other datagram one decryption. One that a TURN
 /// server has wrapped in ChannelData counts as well.

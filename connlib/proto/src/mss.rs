@@ -64,7 +64,7 @@ impl MssClamp {
         }
     }
 
-    /// Whether [`Self::apply`] may change `packet`: false for nearly every packet.
+    /// Returns whether [`Self::apply`] may change `packet`: false for nearly every packet.
     #[inline]
     pub(crate) fn concerns(self, packet: &[u8]) -> bool {
         self.is_on && may_be_syn(packet)
@@ -98,7 +98,7 @@ impl MssClamp {
     }
 }
 
-/// Whether `packet` is a TCP segment with SYN, or has extension headers, behind which one may stand.
+/// Returns whether `packet` is a TCP segment with SYN, or has extension headers, behind which one may stand.
 #[inline]
 fn may_be_syn(packet: &[u8]) -> bool {
     let has_syn = |at: usize| packet.get(at + TCP_FLAGS).is_some_and(|f| f & SYN != 0);

@@ -155,13 +155,13 @@ impl Node {
         self.wall_clock = self.wall_clock.max(boot);
     }
 
-    /// Whether [`Node::drain_held`] has anything to do.
+    /// Returns whether [`Node::drain_held`] has anything to do.
     #[must_use]
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether keys have ended since the last call; if so, wipe their traces from the stack.
+    /// Returns whether keys have ended since the last call; if so, wipe their traces from the stack.
     #[must_use]
     pub fn take_keys_ended(&mut self) -> bool {
         std::mem::take(&mut self.keys_ended)
@@ -238,13 +238,13 @@ impl Node {
         self.mtu
     }
 
-    /// Whether TCP handshakes are changed, as set by [`Self::set_clamp_mss`].
+    /// Returns whether TCP handshakes are changed, as set by [`Self::set_clamp_mss`].
     #[must_use]
     pub fn clamps_mss(&self) -> bool {
         self.mss_clamp.is_on
     }
 
-    /// Whether the link is up.
+    /// Returns whether the link is up.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.is_up
@@ -255,7 +255,7 @@ impl Node {
         self.control.pop(is_ipv4)
     }
 
-    /// Whether some peer has an IPv4 endpoint, or else an IPv6 one.
+    /// Returns whether some peer has an IPv4 endpoint, or else an IPv6 one.
     #[must_use]
     pub fn has_peers_over(&self, is_ipv4: bool) -> bool {
         self.by_address.has_some(is_ipv4) || self.has_relays_over(is_ipv4)
@@ -277,8 +277,8 @@ impl Node {
         }
     }
 
-    /// Whether `message`, of which the first eight bytes suffice, is that of a data message to a peer at `to`: it has the index
-    /// of one of the peer's sessions, which only those on the way know.
+    /// Returns whether `message`, of which the first eight bytes suffice, is that of a data message to a peer at `to`:
+    /// it has the index of one of the peer's sessions, which only those on the way know.
     #[must_use]
     pub fn has_sent(&self, to: SocketAddr, message: &[u8]) -> bool {
         let is_data = message.len() >= 8 && message[..4] == [4, 0, 0, 0];
@@ -286,13 +286,13 @@ impl Node {
         is_data && self.by_address.peers_at(to).any(of)
     }
 
-    /// Whether a peer's endpoint is at this address.
+    /// Returns whether a peer's endpoint is at this address.
     #[must_use]
     pub fn has_peer_at(&self, address: IpAddr) -> bool {
         self.by_address.peers_of(address).next().is_some()
     }
 
-    /// When to call [`Node::handle_timeout`] next.
+    /// Returns when to call [`Node::handle_timeout`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.deadlines.next()

@@ -107,8 +107,9 @@ impl Node {
         }
     }
 
-    /// Whether a packet is a datagram that this node has sent to the peer. Sealed once more, it would come back for
-    /// ever, and the peer would take the tunnel for the way to this end. An index tells it from datagrams of others.
+    /// Returns whether a packet is a datagram that this node has sent to the peer. Sealed once more, it would come back
+    /// for ever, and the peer would take the tunnel for the way to this end. An index tells it from datagrams of
+    /// others.
     fn is_datagram_to(&self, id: usize, packet: &[u8]) -> bool {
         let Some(message) = packet::udp_payload(packet) else {
             return false;
@@ -122,7 +123,7 @@ impl Node {
         }
     }
 
-    /// Whether a packet is a datagram that this node has sent to any of its peers.
+    /// Returns whether a packet is a datagram that this node has sent to any of its peers.
     #[must_use]
     pub fn is_own_datagram(&self, packet: &[u8]) -> bool {
         let Some(to) = packet::destination(packet) else {

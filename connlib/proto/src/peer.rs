@@ -113,13 +113,13 @@ impl Peer {
         }
     }
 
-    /// Whether an initiation was accepted less than 20 ms ago.
+    /// Returns whether an initiation was accepted less than 20 ms ago.
     pub(crate) fn is_answered_just_now(&self, now: Duration) -> bool {
         let least = |at: Duration| now.saturating_sub(at) < BETWEEN_INITIATIONS;
         self.last_answer.is_some_and(least)
     }
 
-    /// Whether there is a session to send in now.
+    /// Returns whether there is a session to send in now.
     pub(crate) fn can_send(&self, now: Duration) -> bool {
         self.sessions.current().is_some_and(|s| s.can_send(now))
     }
@@ -190,7 +190,7 @@ impl Peer {
         }
     }
 
-    /// Whether messages can be sent to it: directly, or by a hub.
+    /// Returns whether messages can be sent to it: directly, or by a hub.
     pub(crate) fn is_reachable(&self) -> bool {
         self.endpoint.is_some() || self.direct.is_some()
     }

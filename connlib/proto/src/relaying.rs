@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Whether a server is asked for by the address family, IPv4 or else IPv6.
+    /// Returns whether a server is asked for by the address family, IPv4 or else IPv6.
     pub(crate) fn has_relays_over(&self, is_ipv4: bool) -> bool {
         let mut servers = self.relays.iter().flat_map(|it| &it.servers);
         servers.any(|it| it.is_asked && !it.is_stream() && it.relay.server.is_ipv4() == is_ipv4)

@@ -29,12 +29,12 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Whether only routes have changed.
+    /// Returns whether only routes have changed.
     fn is_still(&self, other: &Self) -> bool {
         (self.to, self.arrival) == (other.to, other.arrival)
     }
 
-    /// Whether the two differ in nothing but the peer's port, on which few routes depend.
+    /// Returns whether the two differ in nothing but the peer's port, on which few routes depend.
     fn is_like(&self, other: &Self) -> bool {
         let of = |way: &Self| (way.to.ip(), way.arrival, way.routes);
         of(self) == of(other)
@@ -84,7 +84,7 @@ pub(crate) struct ReturnRoute {
 }
 
 impl ReturnRoute {
-    /// Whether nothing is to be asked about `way`, as the peer's last datagram took the same.
+    /// Returns whether nothing is to be asked about `way`, as the peer's last datagram took the same.
     pub(crate) fn is_known(&self, way: Option<Way>) -> bool {
         self.way == way && !self.is_owed
     }
@@ -160,8 +160,8 @@ impl ReturnRoute {
         self.forget();
     }
 
-    /// Whether a datagram on this route says nothing about where the peer sends now. `is_awaited`: whether a handshake
-    /// is under way.
+    /// Returns whether a datagram on this route says nothing about where the peer sends now. `is_awaited`: whether a
+    /// handshake is under way.
     pub(crate) fn has_left(&self, way: Option<Way>, is_awaited: bool, now: Duration) -> bool {
         let holds = self.left_until.map_or(is_awaited, |until| now < until);
         holds && self.left.is_some() && self.left == way.map(|way| way.arrival.address)

@@ -49,7 +49,7 @@ impl Sessions {
         all.find(|s| s.local == local)
     }
 
-    /// Whether the peer has given a session this index: it is in every datagram to the peer.
+    /// Returns whether the peer has given a session this index: it is in every datagram to the peer.
     pub(crate) fn have_remote(&self, remote: u32) -> bool {
         let all = [&self.current, &self.next, &self.previous, &self.crossed];
         all.into_iter().flatten().any(|s| s.remote == remote)
@@ -75,7 +75,7 @@ impl Sessions {
         [index(self.next.replace(session)), None, None, None]
     }
 
-    /// Whether the peer has had the time to use the session that it was offered last, but has not.
+    /// Returns whether the peer has had the time to use the session that it was offered last, but has not.
     pub(crate) fn is_offer_ignored(&self, now: Duration) -> bool {
         let offered = self.next.as_deref();
         offered.is_some_and(|offered| offered.age(now) >= PATIENCE)
@@ -118,7 +118,7 @@ impl Sessions {
         sessions.for_each(|session| session.is_former = true);
     }
 
-    /// Whether the current session is under the present preshared key, and another is not.
+    /// Returns whether the current session is under the present preshared key, and another is not.
     pub(crate) fn have_former(&self) -> bool {
         let is_former = |session: &Session| session.is_former;
         let others = [&self.previous, &self.crossed, &self.next];

@@ -73,12 +73,12 @@ impl std::fmt::Debug for Staging {
 }
 
 impl Staging {
-    /// Whether there is room for another packet, here and later in `sink`.
+    /// Returns whether there is room for another packet, here and later in `sink`.
     pub(crate) fn has_room(&self, sink: &impl DatagramSink) -> bool {
         self.staged.len() < SLOTS.min(sink.room())
     }
 
-    /// Whether a packet of `padded` bytes, padding included, fits a slot.
+    /// Returns whether a packet of `padded` bytes, padding included, fits a slot.
     pub(crate) fn fits(padded: usize) -> bool {
         HEADROOM + padded + DATA_OVERHEAD <= SLOT_BYTES
     }

@@ -135,7 +135,7 @@ impl Timers {
         self.persistent_interval
     }
 
-    /// Whether an initiation may be sent: at most one in Rekey-Timeout.
+    /// Returns whether an initiation may be sent: at most one in Rekey-Timeout.
     pub(crate) fn may_initiate(&self, now: Duration) -> bool {
         now >= self.next_initiation()
     }
@@ -147,7 +147,7 @@ impl Timers {
         regular.max(soonest).unwrap_or_default()
     }
 
-    /// Whether the last initiation was sent long enough ago to be retransmitted.
+    /// Returns whether the last initiation was sent long enough ago to be retransmitted.
     pub(crate) fn is_answer_late(&self, now: Duration) -> bool {
         self.since_initiation(now)
             .is_some_and(|time| time >= REKEY_TIMEOUT)

@@ -22,7 +22,7 @@ pub(super) struct StackDatagrams {
 }
 
 impl StackDatagrams {
-    /// Where a datagram comes from, and where it goes to.
+    /// Returns where a datagram comes from, and where it goes to.
     fn ends(&self, to: Option<SocketAddr>) -> io::Result<(SocketAddr, SocketAddr)> {
         if self.shared.is_over() {
             return Err(ErrorKind::NetworkDown.into());

@@ -69,12 +69,12 @@ impl Device {
         })
     }
 
-    /// Whether nothing can be sent for now.
+    /// Returns whether nothing can be sent for now.
     pub(super) fn is_blocked(&self) -> bool {
         self.is_blocked.load(Ordering::Acquire)
     }
 
-    /// Whether the other end was closed.
+    /// Returns whether the other end was closed.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
     }

@@ -206,7 +206,7 @@ fn with_outgoing<R>(
     })
 }
 
-/// Whether a connection is not established yet.
+/// Returns whether a connection is not established yet.
 fn is_beginning(state: State) -> bool {
     matches!(state, State::Listen | State::SynSent | State::SynReceived)
 }
@@ -318,7 +318,7 @@ impl Inner {
         self.told = out.told.unwrap_or(self.told);
     }
 
-    /// Whether both ends have closed, and the other one was told so.
+    /// Returns whether both ends have closed, and the other one was told so.
     pub(super) fn has_acknowledged_end(&self) -> bool {
         self.state() == State::TimeWait && self.end == Some(self.last.1)
     }
@@ -432,7 +432,8 @@ impl Inner {
         }
     }
 
-    /// Whether the other end has been silent for too long. smoltcp does not know, as it hears what is made here.
+    /// Returns whether the other end has been silent for too long. smoltcp does not know, as it hears what is made
+    /// here.
     fn is_silent(&self, now: Instant) -> bool {
         let (since, limit) = match self.owed {
             Some(since) => (self.heard.max(since), SILENCE_LIMIT),
@@ -441,7 +442,7 @@ impl Inner {
         self.sender.sending.is_some() && now - since >= limit
     }
 
-    /// Whether the other end has not taken all that was written, or not acknowledged the end.
+    /// Returns whether the other end has not taken all that was written, or not acknowledged the end.
     fn is_owed(&mut self) -> bool {
         let is_ending = matches!(
             self.state(),
@@ -450,12 +451,12 @@ impl Inner {
         is_ending || self.socket().send_queue() > 0
     }
 
-    /// Whether data may be sent.
+    /// Returns whether data may be sent.
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.state(), State::Established | State::CloseWait)
     }
 
-    /// When to send again, even if nothing is received.
+    /// Returns when to send again, even if nothing is received.
     pub(super) fn next_turn(&mut self, now: Instant) -> Option<i64> {
         let next = self.interface.poll_at(now, &self.sockets);
         let next = next.map(|it| it.total_micros());
@@ -463,7 +464,7 @@ impl Inner {
         next.into_iter().chain(again).chain(self.expires).min()
     }
 
-    /// Whether nothing is left to be sent or received.
+    /// Returns whether nothing is left to be sent or received.
     pub(super) fn is_over(&self) -> bool {
         let socket = self.sockets.get::<Socket<'static>>(self.handle);
         match socket.state() {
@@ -484,7 +485,7 @@ impl Inner {
         }
     }
 
-    /// Whether this direction has ended, or is about to.
+    /// Returns whether this direction has ended, or is about to.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut
     }
@@ -510,7 +511,7 @@ impl Inner {
         self.socket().abort();
     }
 
-    /// Whether a segment that began here may still be under way.
+    /// Returns whether a segment that began here may still be under way.
     pub(super) fn has_in_flight(&self, sequence: u32) -> bool {
         let behind = self.highest.wrapping_sub(sequence);
         (1..=self.highest.wrapping_sub(self.acknowledged)).contains(&behind)

@@ -124,7 +124,7 @@ impl Incomplete {
         }
     }
 
-    /// Whether the packet is complete with this fragment; fails if that does not fit.
+    /// Returns whether the packet is complete with this fragment; fails if that does not fit.
     fn add(&mut self, packet: &Packet<'_>, fragment: Fragment) -> Result<bool, ()> {
         let payload = packet.payload();
         let header = ip_header_len(self.key.source);

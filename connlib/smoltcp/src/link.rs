@@ -61,7 +61,7 @@ impl Link {
         self.path_mtus.to(address, self.mtu(), || self.now())
     }
 
-    /// Whether this is an address of the stack.
+    /// Returns whether this is an address of the stack.
     pub(super) fn owns(&self, address: IpAddr) -> bool {
         self.settings
             .addresses

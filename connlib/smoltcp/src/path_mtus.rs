@@ -33,7 +33,7 @@ struct Path {
 }
 
 impl PathMtus {
-    /// Whether a router has reported a narrow path.
+    /// Returns whether a router has reported a narrow path.
     pub(super) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::Relaxed)
     }

@@ -68,7 +68,8 @@ impl Sender {
 }
 
 impl Inner {
-    /// Whether a segment lies within what may be received (RFC 9293 §3.10.7.4): only then its acknowledgement counts.
+    /// Returns whether a segment lies within what may be received (RFC 9293 §3.10.7.4): only then its acknowledgement
+    /// counts.
     ///
     /// The window is the room in the buffer, which may be more than was announced.
     pub(super) fn is_acceptable(&mut self, segment: &Segment) -> bool {
@@ -83,8 +84,8 @@ impl Inner {
         }
     }
 
-    /// Whether a segment may be forged, or come from an end that has forgotten the connection: if that is established,
-    /// the segment is to be challenged (RFC 5961 §3, §4, §5), and it does nothing else.
+    /// Returns whether a segment may be forged, or come from an end that has forgotten the connection: if that is
+    /// established, the segment is to be challenged (RFC 5961 §3, §4, §5), and it does nothing else.
     pub(super) fn is_doubtful(&mut self, segment: &Segment) -> bool {
         match self.state() {
             // The next SYN-ACK has an honest end repeat it with the number expected.
@@ -100,7 +101,8 @@ impl Inner {
         segment.has(SYN) || (is_data && segment.has(ACK) && !self.is_plausible(segment))
     }
 
-    /// Whether a segment acknowledges something that the other end can have received when it sent that (RFC 5961 §5).
+    /// Returns whether a segment acknowledges something that the other end can have received when it sent that (RFC
+    /// 5961 §5).
     fn is_plausible(&self, segment: &Segment) -> bool {
         let Some(sending) = &self.sender.sending else {
             return false;
@@ -110,8 +112,8 @@ impl Inner {
         segment.has(ACK) && segment.acknowledged.wrapping_sub(oldest) <= range
     }
 
-    /// Whether a reset lies within the window but has not the number expected, so that it may be a guess: the other end
-    /// must repeat it with that number (RFC 5961 §3).
+    /// Returns whether a reset lies within the window but has not the number expected, so that it may be a guess: the
+    /// other end must repeat it with that number (RFC 5961 §3).
     fn is_guess(&mut self, reset: &Segment) -> bool {
         let ahead = reset.sequence.wrapping_sub(self.sender.expected);
         let socket = self.socket();
@@ -119,7 +121,7 @@ impl Inner {
         (1..room as u32).contains(&ahead)
     }
 
-    /// Whether a segment acknowledges less than another one that has overtaken it, and carries data or an end.
+    /// Returns whether a segment acknowledges less than another one that has overtaken it, and carries data or an end.
     pub(super) fn is_overtaken(&self, segment: &Segment) -> bool {
         let is_old =
             |sending: &Sending| (segment.acknowledged.wrapping_sub(sending.first()) as i32) < 0;
@@ -127,7 +129,7 @@ impl Inner {
         is_data && self.is_plausible(segment) && self.sender.sending.as_ref().is_some_and(is_old)
     }
 
-    /// Whether a segment carries bytes that lie behind the end of the stream: they are no part of it.
+    /// Returns whether a segment carries bytes that lie behind the end of the stream: they are no part of it.
     pub(super) fn is_behind_end(&self, segment: &Segment) -> bool {
         let end = match self.state() {
             State::CloseWait | State::Closing | State::LastAck | State::TimeWait => {
@@ -141,7 +143,7 @@ impl Inner {
         segment.payload_len > 0 && !segment.has(RST) && end.is_some_and(is_behind)
     }
 
-    /// Whether the other end's stream may go on.
+    /// Returns whether the other end's stream may go on.
     fn is_receiving(&self) -> bool {
         use State::{Established, FinWait1, FinWait2};
         matches!(self.state(), Established | FinWait1 | FinWait2)
@@ -355,7 +357,7 @@ impl Inner {
         true
     }
 
-    /// Whether something that is lost may be sent again now.
+    /// Returns whether something that is lost may be sent again now.
     pub(super) fn wants_to_resend(&self) -> bool {
         let sending = self.sender.sending.as_ref();
         sending.is_some_and(Sending::wants_to_resend)

@@ -181,7 +181,7 @@ impl Sending {
         has_lost
     }
 
-    /// When [`Self::expire`] is due.
+    /// Returns when [`Self::expire`] is due.
     pub(super) fn deadline(&self) -> Option<i64> {
         if self.board.in_flight() == 0 {
             return None;
@@ -238,7 +238,7 @@ impl Sending {
         self.give_up();
     }
 
-    /// Whether something that is lost may go again now.
+    /// Returns whether something that is lost may go again now.
     pub(super) fn wants_to_resend(&self) -> bool {
         self.board.lost > 0 && self.budget() >= self.mss.min(self.board.lost)
     }
@@ -253,7 +253,7 @@ impl Sending {
         self.board.first
     }
 
-    /// Whether what has this number was sent and not acknowledged.
+    /// Returns whether what has this number was sent and not acknowledged.
     pub(super) fn is_in_flight(&self, number: u32) -> bool {
         !is_before(number, self.board.first) && is_before(number, self.board.next)
     }
@@ -306,7 +306,7 @@ impl Sending {
         free.max(self.grant)
     }
 
-    /// Whether the window, rather than the program, limits what is in flight.
+    /// Returns whether the window, rather than the program, limits what is in flight.
     fn is_full(&self) -> bool {
         let under_way = self.board.under_way() + self.board.lost;
         let window = self.control.window();

@@ -60,7 +60,7 @@ impl FlowStream {
     }
 }
 
-/// Why a connection has ended early.
+/// Returns why a connection has ended early.
 fn failure(inner: &Inner) -> io::Error {
     inner.error.unwrap_or(ErrorKind::ConnectionReset).into()
 }

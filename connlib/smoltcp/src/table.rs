@@ -249,7 +249,7 @@ fn unspecified(is_ipv4: bool) -> IpAddr {
     }
 }
 
-/// Where to bind: a port is chosen if none was.
+/// Returns where to bind: a port is chosen if none was.
 fn bind<T>(taken: &HashMap<SocketAddr, T>, to: SocketAddr, owns: bool) -> io::Result<SocketAddr> {
     let is_usable = to.ip().is_unspecified() || (owns && is_unicast(to.ip()));
     if !is_usable {

@@ -83,7 +83,7 @@ fn is_understood(kind: AttributeType) -> bool {
     !kind.comprehension_required() || UNDERSTOOD.contains(&kind.value())
 }
 
-/// Whether the address can be one machine's.
+/// Returns whether the address can be one machine's.
 pub(crate) fn is_usable(address: SocketAddr) -> bool {
     let ip = address.ip();
     let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);

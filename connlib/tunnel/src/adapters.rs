@@ -69,7 +69,7 @@ impl<'a> ToUdp<'a> {
         }
     }
 
-    /// Whether there is room for a packet.
+    /// Returns whether there is room for a packet.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.room() > 0

@@ -43,7 +43,7 @@ pub(crate) struct OuterPlanner {
 }
 
 impl OuterPlanner {
-    /// Whether an update adds a peer that the outer tunnel has, or changes it.
+    /// Returns whether an update adds a peer that the outer tunnel has, or changes it.
     pub(crate) fn is_concerned(&self, update: &DeviceUpdate) -> bool {
         let mut added = update
             .peers

@@ -43,13 +43,13 @@ impl Turn {
         clock::now().saturating_sub(self.began)
     }
 
-    /// Whether the turn has taken less time than its share, and is not over.
+    /// Returns whether the turn has taken less time than its share, and is not over.
     pub(crate) fn has_share_left(&self) -> bool {
         let now = clock::now();
         now < (self.began + self.share).min(self.over_at)
     }
 
-    /// Whether the turn has lasted as long as it may: the rest waits for the next tick.
+    /// Returns whether the turn has lasted as long as it may: the rest waits for the next tick.
     pub(crate) fn is_over(&self) -> bool {
         clock::now() >= self.over_at
     }

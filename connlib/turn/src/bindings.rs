@@ -101,7 +101,7 @@ impl Bindings {
         }
     }
 
-    /// When to call [`Self::poll_transmit`].
+    /// Returns when to call [`Self::poll_transmit`].
     pub(crate) fn due(&self) -> Option<Duration> {
         let due = self.list.iter().filter_map(Binding::due).min();
         due.map(|at| at.max(self.not_before))
@@ -126,7 +126,7 @@ impl Bindings {
         self.changes.pop_front()
     }
 
-    /// Whether a request of these is sent under this transaction.
+    /// Returns whether a request of these is sent under this transaction.
     pub(crate) fn have_asked(&self, transaction: TransactionId) -> bool {
         let mut requests = self.list.iter().filter_map(|it| it.request.as_ref());
         requests.any(|it| it.has_transaction(transaction))
@@ -243,7 +243,7 @@ impl Binding {
         self.ask_at = None;
     }
 
-    /// Whether the server has surely forgotten the channel, which nobody wants.
+    /// Returns whether the server has surely forgotten the channel, which nobody wants.
     fn is_over(&self, now: Duration) -> bool {
         !self.is_wanted && self.asked_at + LIFETIME + RESERVED <= now
     }

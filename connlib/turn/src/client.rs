@@ -183,7 +183,7 @@ impl Client {
         self.server
     }
 
-    /// How far the client is.
+    /// Returns how far the client is.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match &self.state {
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Whether `to` is one of the peers.
+    /// Returns whether `to` is one of the peers.
     #[must_use]
     pub fn serves(&self, to: SocketAddr) -> bool {
         self.peers.iter().any(|it| it.address == to)
@@ -354,7 +354,7 @@ impl Client {
         self.advance(now);
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns when to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         match &self.state {

@@ -114,7 +114,7 @@ impl Control {
         }
     }
 
-    /// Whether a request was sent under this transaction, as far as it is remembered.
+    /// Returns whether a request was sent under this transaction, as far as it is remembered.
     pub(crate) fn has_asked(&self, transaction: TransactionId) -> bool {
         let mut asked = self.asked.iter();
         asked.any(|(it, _)| *it == transaction) || self.bindings.have_asked(transaction)
@@ -198,7 +198,7 @@ impl Control {
         self.bindings.poll_change()
     }
 
-    /// Whether the server has neither given nor refused an address of some family.
+    /// Returns whether the server has neither given nor refused an address of some family.
     pub(crate) fn is_undecided(&self) -> bool {
         self.undecided != Families::NONE
     }

@@ -39,7 +39,7 @@ impl Families {
         })
     }
 
-    /// Whether these are all among `others`.
+    /// Returns whether these are all among `others`.
     pub(crate) fn are_among(self, others: Self) -> bool {
         self.v4 <= others.v4 && self.v6 <= others.v6
     }
@@ -55,7 +55,7 @@ impl Addresses {
         }
     }
 
-    /// Whether there is one of IPv4, or else of IPv6.
+    /// Returns whether there is one of IPv4, or else of IPv6.
     pub(crate) fn has(&self, is_ipv4: bool) -> bool {
         match is_ipv4 {
             true => self.v4.is_some(),

@@ -79,7 +79,7 @@ impl Refresh {
         self.request.due()
     }
 
-    /// Whether it is sent under this transaction.
+    /// Returns whether it is sent under this transaction.
     pub(crate) fn has_transaction(&self, transaction: TransactionId) -> bool {
         self.request.has_transaction(transaction)
     }

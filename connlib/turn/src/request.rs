@@ -119,12 +119,12 @@ impl Request {
         self.due
     }
 
-    /// Whether it is sent under this transaction.
+    /// Returns whether it is sent under this transaction.
     pub(crate) fn has_transaction(&self, transaction: TransactionId) -> bool {
         self.transaction == transaction
     }
 
-    /// Whether a message answers it, by all that can be known before the message is checked.
+    /// Returns whether a message answers it, by all that can be known before the message is checked.
     pub(crate) fn is_answered_by(&self, message: &Message<'_>) -> bool {
         message.is_response() && message.transaction_id() == self.transaction
     }

@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether an address may be a relayed one of this server, by all that can be known here.
+    /// Returns whether an address may be a relayed one of this server, by all that can be known here.
     pub(crate) fn may_give(&self, relayed: SocketAddr) -> bool {
         let ip = relayed.ip();
         // No datagram on the wire has a mapped one.

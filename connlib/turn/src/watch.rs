@@ -72,7 +72,7 @@ impl Watch {
         self.check = None;
     }
 
-    /// When to call [`Self::poll`].
+    /// Returns when to call [`Self::poll`].
     pub(crate) fn due(&self) -> Option<Duration> {
         let check = self.check.as_ref().map(|it| it.due());
         check.or_else(|| Some(self.unanswered_since? + self.silence))
@@ -98,7 +98,7 @@ impl Watch {
         }
     }
 
-    /// Whether a check is sent under this transaction.
+    /// Returns whether a check is sent under this transaction.
     pub(crate) fn has_asked(&self, transaction: TransactionId) -> bool {
         let check = self.check.as_ref();
         check.is_some_and(|it| it.has_transaction(transaction))

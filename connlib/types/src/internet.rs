@@ -61,7 +61,7 @@ impl<F: Fn(Prefix) -> bool> Search<F> {
     }
 }
 
-/// Whether a network has addresses of the internet.
+/// Returns whether a network has addresses of the internet.
 pub fn has_internet(network: &Prefix) -> bool {
     match network.is_ipv6() {
         true => network.overlaps(&GLOBAL_IPV6),

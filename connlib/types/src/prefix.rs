@@ -88,19 +88,19 @@ impl Prefix {
         self.length
     }
 
-    /// Whether this is IPv6.
+    /// Returns whether this is IPv6.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.address.is_ipv6()
     }
 
-    /// Whether this holds every address of its family.
+    /// Returns whether this holds every address of its family.
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether this holds a single address.
+    /// Returns whether this holds a single address.
     #[must_use]
     pub fn is_host(&self) -> bool {
         self.length == self.bits()
@@ -134,7 +134,7 @@ impl Prefix {
         }
     }
 
-    /// Whether every address of `other` is in this network.
+    /// Returns whether every address of `other` is in this network.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         let cut = Self {
@@ -152,7 +152,7 @@ impl Prefix {
         self.contains(&Self::host(address))
     }
 
-    /// Whether this and `other` have an address in common.
+    /// Returns whether this and `other` have an address in common.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other) || other.contains(self)

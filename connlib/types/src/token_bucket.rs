@@ -35,12 +35,12 @@ impl TokenBucket {
         has_token
     }
 
-    /// Whether [`Self::take`] would succeed.
+    /// Returns whether [`Self::take`] would succeed.
     pub fn has_token(&self, rate: Rate, now: Duration) -> bool {
         self.full_at.max(now) + rate.interval <= now + rate.interval * rate.burst
     }
 
-    /// Whether the bucket is full, and so equivalent to a new one.
+    /// Returns whether the bucket is full, and so equivalent to a new one.
     pub fn is_full(&self, now: Duration) -> bool {
         self.full_at <= now
     }

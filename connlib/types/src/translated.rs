@@ -50,7 +50,7 @@ impl Translated {
         })
     }
 
-    /// How many leading bits of the IPv6 address lead to this many leading bits of the IPv4 address.
+    /// Returns how many leading bits of the IPv6 address lead to this many leading bits of the IPv4 address.
     #[must_use]
     pub fn bits_before(&self, bits: u8) -> u8 {
         let end = self.prefix + bits;
@@ -61,7 +61,7 @@ impl Translated {
     }
 }
 
-/// Whether an IPv4 address is a service of a cloud that trusts whoever reaches it.
+/// Returns whether an IPv4 address is a service of a cloud that trusts whoever reaches it.
 #[must_use]
 pub fn is_cloud_service(address: Ipv4Addr) -> bool {
     CLOUD_SERVICES.contains(&address)

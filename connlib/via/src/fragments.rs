@@ -146,7 +146,7 @@ impl Fragments {
         self.incomplete.len()
     }
 
-    /// When to call [`Fragments::expire`] next.
+    /// Returns when to call [`Fragments::expire`] next.
     pub(crate) fn next_expiry(&self) -> Option<Duration> {
         self.incomplete.first().map(|it| it.expires)
     }

@@ -58,7 +58,7 @@ impl Hop {
         self.outbound.sender.port
     }
 
-    /// When to call [`Hop::handle_timeout`] next.
+    /// Returns when to call [`Hop::handle_timeout`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let deadlines = [self.node.poll_timeout(), self.fragments.next_expiry()];
@@ -120,7 +120,7 @@ impl Hop {
         }
     }
 
-    /// Whether [`Hop::drain_held`] has anything to do.
+    /// Returns whether [`Hop::drain_held`] has anything to do.
     #[must_use]
     pub fn has_ready(&self, inner: &Node) -> bool {
         inner.has_ready() || self.node.has_ready() || self.outbound.len() > 0
@@ -176,7 +176,7 @@ impl Hop {
             .handle_relay_frames(relay, frames, now, &mut self.inbound)
     }
 
-    /// Whether `inner` has got all that [`Hop::handle_inbound`] has opened.
+    /// Returns whether `inner` has got all that [`Hop::handle_inbound`] has opened.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.inbound.is_empty() && self.fragments.whole().is_none()

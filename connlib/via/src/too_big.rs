@@ -63,7 +63,7 @@ pub(crate) fn read<'a>(packet: &Packet<'a>, own: &Sender) -> Option<TooBig<'a>> 
     })
 }
 
-/// Whether a quoted packet is such as [`crate::wrapped::Wrapped`] makes: it has no options and is no fragment.
+/// Returns whether a quoted packet is such as [`crate::wrapped::Wrapped`] makes: it has no options and is no fragment.
 fn is_ipv4_udp(quoted: &[u8]) -> bool {
     let is_first = |it: &[u8; IPV4_HEADER]| it[6] & 0x3f == 0 && it[7] == 0;
     let header = quoted.first_chunk::<IPV4_HEADER>();

@@ -27,7 +27,7 @@ pub(super) struct NarrowRoutes {
 }
 
 impl NarrowRoutes {
-    /// Whether a datagram or a segment of `len` bytes is too long for the MTU of its route, which
+    /// Returns whether a datagram or a segment of `len` bytes is too long for the MTU of its route, which
     /// `own_mtu` looks up.
     pub(super) fn is_too_narrow(
         &mut self,

@@ -38,7 +38,7 @@ pub(super) fn adjust(socket: BorrowedFd<'_>, receive_offload: bool) -> io::Resul
     }
 }
 
-/// Whether an IPv4 socket fragments by the route's MTU (`IP_PMTUDISC_DONT`) or by the interface's.
+/// Returns whether an IPv4 socket fragments by the route's MTU (`IP_PMTUDISC_DONT`) or by the interface's.
 pub(super) fn heed_route_mtu(socket: BorrowedFd<'_>, is_heeded: bool) -> io::Result<()> {
     let discover = match is_heeded {
         true => libc::IP_PMTUDISC_DONT,

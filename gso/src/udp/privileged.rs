@@ -62,7 +62,7 @@ fn set_mark(socket: &SockRef<'_>, protocol: Protocol, mark: u32) -> io::Result<(
     Ok(())
 }
 
-/// Whether all sockets have this firewall mark.
+/// Returns whether all sockets have this firewall mark.
 ///
 /// # Errors
 /// As `getsockopt(2)`.

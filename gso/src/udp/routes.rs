@@ -47,7 +47,7 @@ impl Routes {
         }
     }
 
-    /// Whether the flow leaves by `interface`; true if that is unknown.
+    /// Returns whether the flow leaves by `interface`; true if that is unknown.
     pub(super) fn lead_out_by(&mut self, interface: u32, flow: Flow) -> bool {
         // Of a link-local address, the zone decides, not the route.
         if matches!(flow.to.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {

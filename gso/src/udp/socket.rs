@@ -71,12 +71,12 @@ impl AsyncSocket {
         self.receive_offload
     }
 
-    /// Whether a receive call may succeed; `is_busy` if the event loop has not waited lately.
+    /// Returns whether a receive call may succeed; `is_busy` if the event loop has not waited lately.
     pub(super) fn is_worth_receiving(&mut self, is_busy: bool, now: Duration) -> bool {
         self.socket.is_worth_trying(is_busy, now)
     }
 
-    /// Whether a full socket may have room, or is not full.
+    /// Returns whether a full socket may have room, or is not full.
     pub(super) fn is_worth_sending(&mut self, now: Duration) -> bool {
         let full = self.full.as_mut();
         full.is_none_or(|full| full.is_worth_trying(true, now))
@@ -135,7 +135,7 @@ impl AsyncSocket {
         Ok(())
     }
 
-    /// Whether quinn-udp has met `EIO` or `EINVAL` and fallen back to sending without the IPv4 TOS.
+    /// Returns whether quinn-udp has met `EIO` or `EINVAL` and fallen back to sending without the IPv4 TOS.
     fn has_fallen_back(&self) -> bool {
         self.state.max_gso_segments() < self.max_segments
     }

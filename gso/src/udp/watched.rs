@@ -60,7 +60,7 @@ impl<T: AsFd> Watched<T> {
         drop(self.fd.ready(self.interest).await);
     }
 
-    /// Whether an operation may succeed: tokio has seen the descriptor become ready, or the loop is too
+    /// Returns whether an operation may succeed: tokio has seen the descriptor become ready, or the loop is too
     /// busy to let it look and the pause after the last fruitless operation is over.
     pub(super) fn is_worth_trying(&mut self, is_busy: bool, now: Duration) -> bool {
         let is_time = is_busy && now.saturating_sub(self.last_try) >= self.pause;

@@ -100,7 +100,7 @@ impl Twin {
         self.ahead = None;
     }
 
-    /// Whether segmentation is off for some address, or for all.
+    /// Returns whether segmentation is off for some address, or for all.
     pub(crate) fn is_refusing(&self) -> bool {
         !self.segmentation || self.refusing.values().any(|(until, _)| self.now < *until)
     }

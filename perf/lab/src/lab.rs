@@ -50,7 +50,7 @@ impl Lab {
         Ok(Self { user, holders })
     }
 
-    /// Whether this lab needs no user namespace, so that [`Namespace::run`] works.
+    /// Returns whether this lab needs no user namespace, so that [`Namespace::run`] works.
     pub fn is_root(&self) -> bool {
         self.user.is_none()
     }

@@ -97,7 +97,7 @@ impl Link<'_> {
         self.change(&["route", "replace", "local", network, "dev", "lo"])
     }
 
-    /// Whether an interface with this name exists.
+    /// Returns whether an interface with this name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.statistics(name).is_ok()
     }

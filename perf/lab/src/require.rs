@@ -9,7 +9,7 @@ use crate::{error::LabError, lab::Lab, tool::package};
 /// If set to `1`, a test that would be skipped fails instead.
 const MUST: &str = "CONVOY_REQUIRE_LAB";
 
-/// Whether the test `test` can have a lab; if not, prints the reason.
+/// Returns whether the test `test` can have a lab; if not, prints the reason.
 ///
 /// # Panics
 /// Instead of returning `false`, if `CONVOY_REQUIRE_LAB=1` is set.

@@ -46,7 +46,7 @@ impl Changed {
     }
 }
 
-/// Whether the tunnel got other settings than the configuration has now, as far as anybody noted them.
+/// Returns whether the tunnel got other settings than the configuration has now, as far as anybody noted them.
 pub(crate) fn was_edited(config: &Config) -> bool {
     noted(config).is_none_or(|given| given != Given::of(config))
 }

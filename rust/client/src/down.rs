@@ -70,7 +70,7 @@ fn all(args: &DownArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a tunnel belongs to another network namespace.
+/// Returns whether a tunnel belongs to another network namespace.
 fn is_elsewhere(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(AskError::Elsewhere(_)))
         || matches!(error.downcast_ref(), Some(HostError::Elsewhere { .. }))

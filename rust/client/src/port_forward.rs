@@ -154,7 +154,7 @@ impl PortForward {
         }
     }
 
-    /// Whether hooks are running.
+    /// Returns whether hooks are running.
     pub(crate) fn runs_hooks(&self) -> bool {
         self.hook.is_some()
     }

@@ -22,7 +22,7 @@ impl PortMap {
         self.port = None;
     }
 
-    /// Whether the tunnel's port is unknown.
+    /// Returns whether the tunnel's port is unknown.
     pub(crate) fn lacks_port(&self) -> bool {
         self.port.is_none()
     }

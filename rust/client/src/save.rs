@@ -114,7 +114,7 @@ pub(crate) fn write(config: &Config, was_edited: bool) -> anyhow::Result<Option<
     })
 }
 
-/// Whether there are keys in the file itself.
+/// Returns whether there are keys in the file itself.
 fn has_keys(config: &Config) -> bool {
     let it = &config.interface;
     let is_within = |peer: &Peer| {

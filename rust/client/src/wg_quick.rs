@@ -11,7 +11,7 @@ use tokio::{process::Command, time::timeout};
 /// Time limit for wg-quick, hooks included.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether wg-quick may have created an interface.
+/// Returns whether wg-quick may have created an interface.
 pub(crate) fn may_own(signs: Signs) -> bool {
     let is_wireguard = signs.is_kernel_wireguard || signs.has_uapi;
     is_wireguard && !signs.has_network_manager && !signs.has_networkd

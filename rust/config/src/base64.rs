@@ -25,7 +25,7 @@ pub fn encode_key(key: &[u8; 32]) -> Zeroizing<String> {
     text
 }
 
-/// Whether a word may be a key, perhaps without its last digits.
+/// Returns whether a word may be a key, perhaps without its last digits.
 pub(crate) fn may_be_a_key(word: &str) -> bool {
     let digits = word.strip_suffix('=').unwrap_or(word);
     let is_whole = digits.len() < word.len() && digits.len() >= DIGITS_OF_A_KEY;
@@ -38,7 +38,7 @@ pub(crate) fn may_be_a_key(word: &str) -> bool {
     digits.chars().all(is_base64) && (is_whole || is_mixed && digits.len() >= DIGITS_OF_A_CUT_KEY)
 }
 
-/// Whether this is a digit of base64.
+/// Returns whether this is a digit of base64.
 pub(crate) fn is_base64(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '+' || c == '/'
 }

@@ -78,7 +78,7 @@ fn bytes_of(path: &Path) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     }
 }
 
-/// Whether the text has the word, as a whole, in whatever encoding has ASCII's letters.
+/// Returns whether the text has the word, as a whole, in whatever encoding has ASCII's letters.
 fn mentions_persistent(text: &str) -> bool {
     let letters = Zeroizing::new(text.replace('\0', ""));
     let mut words = letters.split(|c: char| !c.is_ascii_alphanumeric());

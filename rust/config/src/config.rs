@@ -277,7 +277,7 @@ pub(crate) fn overhead(peers: &[Peer]) -> u16 {
 }
 
 impl Interface {
-    /// Whether there is any hook.
+    /// Returns whether there is any hook.
     #[must_use]
     pub fn has_hooks(&self) -> bool {
         self.hooks().next().is_some()
@@ -311,7 +311,7 @@ impl Interface {
     }
 }
 
-/// Whether an address is of a private network, or of one that providers share (RFC 1918, RFC 6598).
+/// Returns whether an address is of a private network, or of one that providers share (RFC 1918, RFC 6598).
 fn is_private(address: Ipv4Addr) -> bool {
     let [first, second, ..] = address.octets();
     address.is_private() || (first == 100 && second & 0xc0 == 64)

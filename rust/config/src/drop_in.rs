@@ -86,7 +86,7 @@ impl DropIns {
         self.directory.as_fd()
     }
 
-    /// Whether the path still leads to the same files, and none of them has changed.
+    /// Returns whether the path still leads to the same files, and none of them has changed.
     pub(crate) fn is_unchanged(&self) -> bool {
         let now = Self::open(&self.path);
         now.is_ok_and(|now| now.is_some_and(|now| now.seen == self.seen))

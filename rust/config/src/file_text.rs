@@ -55,7 +55,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> (Zeroizing<String>, Option<Flaw>) {
 /// Shorter files are not taken for UTF-16 without its mark.
 const SHORTEST: usize = 16;
 
-/// Whether bytes are UTF-16 by their mark or, without one, since every other byte of ASCII is 0 there.
+/// Returns whether bytes are UTF-16 by their mark or, without one, since every other byte of ASCII is 0 there.
 fn is_utf16(bytes: &[u8]) -> bool {
     let has_mark = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
     let zeros = |parity: usize| {
@@ -67,7 +67,7 @@ fn is_utf16(bytes: &[u8]) -> bool {
     has_mark || bytes.len() >= SHORTEST && even.min(odd) == 0 && even.max(odd) * 6 >= bytes.len()
 }
 
-/// Whether group or others may read a file, and may reach it through its directory.
+/// Returns whether group or others may read a file, and may reach it through its directory.
 pub(crate) fn is_readable_by_others(file: u32, directory: u32) -> bool {
     [0o070, 0o007]
         .iter()

@@ -149,7 +149,7 @@ impl Key {
 }
 
 impl Form {
-    /// Whether the value is a key: a secret one, or a public one for which it may be mistaken.
+    /// Returns whether the value is a key: a secret one, or a public one for which it may be mistaken.
     pub(crate) fn is_a_key(self) -> bool {
         matches!(self, Self::PublicKey | Self::SecretKey)
     }

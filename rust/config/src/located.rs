@@ -61,7 +61,7 @@ impl Place {
         self.start as usize..self.end as usize
     }
 
-    /// Whether this is in `NAME.d`.
+    /// Returns whether this is in `NAME.d`.
     #[must_use]
     pub fn is_drop_in(self) -> bool {
         self.file > 0

@@ -98,19 +98,19 @@ fn mask_keys(value: Text<'_>, shown: &mut [u8]) {
     }
 }
 
-/// Whether an unknown key looks like the name of one, rather than like a piece of a secret.
+/// Returns whether an unknown key looks like the name of one, rather than like a piece of a secret.
 pub(crate) fn is_name(word: &str) -> bool {
     word.len() <= LONGEST_NAME && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
 }
 
-/// Whether this is a public key, and not a private one in its place: those of `wg genkey` have a form of their own
-/// (RFC 7748 §5), which few public ones have.
+/// Returns whether this is a public key, and not a private one in its place: those of `wg genkey` have a form of their
+/// own (RFC 7748 §5), which few public ones have.
 fn is_public(value: Text<'_>) -> bool {
     let is_clamped = |key: &[u8; 32]| key[0] & 7 == 0 && key[31] & 0xc0 == 0x40;
     decode_key(&value.compact()).is_some_and(|key| !is_clamped(&key))
 }
 
-/// Where keys may stand.
+/// Returns where keys may stand.
 fn keys_in(value: Text<'_>) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut next = value.start;
     let words = value.text.split_inclusive(|c| !is_base64(c));

@@ -295,7 +295,7 @@ impl<'a> Loading<'a> {
 }
 
 impl Draft {
-    /// Whether there is a key within the file itself: of a peer from `first` on or, in `NAME.conf`, of
+    /// Returns whether there is a key within the file itself: of a peer from `first` on or, in `NAME.conf`, of
     /// the interface.
     fn has_keys(&self, is_main: bool, first: usize) -> bool {
         let own = is_main && self.interface.private_key.is_some();

@@ -59,13 +59,13 @@ const AROUND: usize = 60;
 const LONGEST_SPAN: usize = 100;
 
 impl Report {
-    /// Whether there is neither an error nor a warning.
+    /// Returns whether there is neither an error nor a warning.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.diagnostics.is_empty()
     }
 
-    /// Whether there is an error.
+    /// Returns whether there is an error.
     #[must_use]
     pub(crate) fn has_errors(&self) -> bool {
         self.first_error().is_some()
@@ -111,7 +111,7 @@ impl Report {
         report
     }
 
-    /// Whether another error would be shown.
+    /// Returns whether another error would be shown.
     pub(crate) fn shows_more_errors(&self) -> bool {
         self.omitted_errors == 0
     }

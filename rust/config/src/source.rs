@@ -146,7 +146,8 @@ impl Source {
         })
     }
 
-    /// Whether the file at its place is the one that was read: no link, of the same owner and with the same text.
+    /// Returns whether the file at its place is the one that was read: no link, of the same owner and with the same
+    /// text.
     fn is_still(&self) -> io::Result<bool> {
         let now = fstatat(
             &self.directory,

@@ -122,7 +122,7 @@ impl<'a> Text<'a> {
         compact
     }
 
-    /// Whether this is `word`, apart from case and white space.
+    /// Returns whether this is `word`, apart from case and white space.
     pub(crate) fn is(self, word: &str) -> bool {
         self.compact().eq_ignore_ascii_case(word)
     }
@@ -206,8 +206,8 @@ pub(crate) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
-/// Whether a character beyond ASCII looks like a space, or like nothing. Such characters come with text that is copied
-/// from a web page or a chat.
+/// Returns whether a character beyond ASCII looks like a space, or like nothing. Such characters come with text that is
+/// copied from a web page or a chat.
 pub(crate) fn is_invisible(c: char) -> bool {
     is_wide_space(c)
         || matches!(
@@ -221,7 +221,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Whether a character beyond ASCII is a space.
+/// Returns whether a character beyond ASCII is a space.
 pub(crate) fn is_wide_space(c: char) -> bool {
     matches!(
         c,
@@ -229,7 +229,7 @@ pub(crate) fn is_wide_space(c: char) -> bool {
     )
 }
 
-/// Whether a character would control a terminal, or turn the direction of its text around.
+/// Returns whether a character would control a terminal, or turn the direction of its text around.
 pub(crate) fn controls_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')

@@ -50,7 +50,7 @@ pub enum Untrusted {
     },
 }
 
-/// Whether the hooks of a file may run: nobody but root and the caller can have written them.
+/// Returns whether the hooks of a file may run: nobody but root and the caller can have written them.
 ///
 /// Every directory from `/` to the file, every symlink and the file itself belong to root or to the
 /// caller (its effective uid), and neither their group nor others can write to directories and file. As

@@ -67,7 +67,7 @@ fn configuration() -> String {
     text
 }
 
-/// How a key is written, with its values in place of one.
+/// Returns how a key is written, with its values in place of one.
 pub(crate) fn line(key: &Key) -> String {
     format!("{} = {}", key.head(), key.values)
 }

@@ -103,7 +103,7 @@ fn owner(file: &OsStr) -> Option<InterfaceName> {
     }
 }
 
-/// Whether a supervisor that is dead, or a power cut, left something of this interface.
+/// Returns whether a supervisor that is dead, or a power cut, left something of this interface.
 pub fn has_remains(name: &InterfaceName) -> bool {
     let journal = format!("{name}.journal");
     let journals = [RUN, LASTING].map(|directory| Path::new(directory).join(&journal));

@@ -29,7 +29,7 @@ impl Directs {
         self.told = is_new.then(DirectPaths::default);
     }
 
-    /// Whether this machine's addresses matter, and are not known.
+    /// Returns whether this machine's addresses matter, and are not known.
     pub fn lacks_hosts(&self, config: &Config) -> bool {
         has_directs(config) && self.hosts.is_none()
     }

@@ -22,7 +22,8 @@ pub const FIRST_MARK: u32 = 51820;
 /// The smallest MTU in bytes that `MTU` may say (RFC 791).
 const MIN_MTU: u16 = 68;
 
-/// Whether a configuration wants the router to forward the port: without a direct peer, nobody would call there.
+/// Returns whether a configuration wants the router to forward the port: without a direct peer, nobody would call
+/// there.
 pub fn wants_port_map(config: &Config) -> bool {
     let wanted = config.interface.port_map.as_ref();
     wanted.is_some_and(|wanted| wanted.value) && has_directs(config)

@@ -37,7 +37,7 @@ impl Trials {
     }
 }
 
-/// Whether the file asks for a gateway.
+/// Returns whether the file asks for a gateway.
 pub(super) fn is_wanted(config: &Config) -> bool {
     let is_on = config.interface.nat.is_on.as_ref();
     is_on.is_some_and(|it| it.value)

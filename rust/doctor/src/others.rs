@@ -264,12 +264,12 @@ pub(super) fn judge_owner(name: &InterfaceName, signs: Signs) -> Finding {
     Finding::ok(ID, format!("No other program manages {name}."))
 }
 
-/// Whether it leads all packets but the tunnel's own datagrams into its table.
+/// Returns whether it leads all packets but the tunnel's own datagrams into its table.
 fn is_of_tunnel(rule: &Rule, mark: u32) -> bool {
     rule.is_inverted && rule.mark == Some(mark) && rule.table == mark
 }
 
-/// Whether it takes packets that bear no mark; a rule for specific routes only is one of Convoy or wg-quick.
+/// Returns whether it takes packets that bear no mark; a rule for specific routes only is one of Convoy or wg-quick.
 fn takes_unmarked(rule: &Rule) -> bool {
     let has_no_mark = rule.mark.is_none() || rule.is_inverted;
     has_no_mark && rule.suppressed.is_none() && rule.table != LOCAL_TABLE

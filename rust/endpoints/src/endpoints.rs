@@ -149,7 +149,7 @@ impl Endpoints {
         self.peers.get(peer)?.address()
     }
 
-    /// Whether the peer is reached inside another tunnel.
+    /// Returns whether the peer is reached inside another tunnel.
     pub(crate) fn is_inside(&self, peer: &PublicKey) -> bool {
         self.inside.contains(peer)
     }
@@ -190,23 +190,23 @@ impl Endpoints {
         all
     }
 
-    /// Whether a server's name has been found since the last call.
+    /// Returns whether a server's name has been found since the last call.
     pub(crate) fn take_servers_change(&mut self) -> bool {
         std::mem::take(&mut self.servers_changed)
     }
 
-    /// Why servers have no address, as for [`Self::problem_of`].
+    /// Returns why servers have no address, as for [`Self::problem_of`].
     pub(crate) fn problems_of_servers(&self) -> impl Iterator<Item = &str> {
         let names = self.servers.iter().filter_map(name_of);
         names.filter_map(|name| self.lookups.problem_of(name))
     }
 
-    /// Whether the name of a peer is being looked up.
+    /// Returns whether the name of a peer is being looked up.
     pub(crate) fn awaits_peers(&self) -> bool {
         self.lookups.awaits_peers()
     }
 
-    /// Why an endpoint of the peer has no address, such as "name not found: vpn.example.org".
+    /// Returns why an endpoint of the peer has no address, such as "name not found: vpn.example.org".
     pub(crate) fn problem_of(&self, peer: &PublicKey) -> Option<&str> {
         let mut names = self.peers.get(peer)?.endpoints.iter().filter_map(name_of);
         names.find_map(|name| self.lookups.problem_of(name))
@@ -299,7 +299,7 @@ impl Endpoints {
         self.lookups.next()
     }
 
-    /// Whether servers with names may relay to the peer.
+    /// Returns whether servers with names may relay to the peer.
     fn has_named_relays(&self, peer: &PublicKey) -> bool {
         !self.relay_names.is_empty() && !self.is_inside(peer)
     }

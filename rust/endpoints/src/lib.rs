@@ -149,7 +149,7 @@ impl Addresses {
         self.endpoints.problems_of_servers()
     }
 
-    /// Whether a name is to be looked up now.
+    /// Returns whether a name is to be looked up now.
     pub fn is_due(&self, now: Instant) -> bool {
         self.endpoints.poll_timeout().is_some_and(|due| due <= now)
     }

@@ -7,7 +7,7 @@ use convoy_config::{Config, Endpoint, Host, Turn};
 use convoy_proto::config::{Authorities, Relay, RelayTransport};
 use tracing::warn;
 
-/// Whether any peer of a file is to be reached by a direct path.
+/// Returns whether any peer of a file is to be reached by a direct path.
 pub fn has_directs(config: &Config) -> bool {
     config.peers.iter().any(|peer| !peer.directs.is_empty())
 }

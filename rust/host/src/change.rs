@@ -72,13 +72,13 @@ impl What {
         }
     }
 
-    /// Whether it is a kill switch.
+    /// Returns whether it is a kill switch.
     pub(crate) fn is_kill_switch(&self) -> bool {
         matches!(self, Self::Firewall(ruleset) if ruleset.is_kill_switch)
     }
 
-    /// Whether this and its former state are kill switches that stay equally long, so that the record of one serves for
-    /// the other.
+    /// Returns whether this and its former state are kill switches that stay equally long, so that the record of one
+    /// serves for the other.
     pub(crate) fn stays_like(&self, former: &Self) -> bool {
         match (self, former) {
             (Self::Firewall(new), Self::Firewall(former)) => {
@@ -89,12 +89,12 @@ impl What {
         }
     }
 
-    /// Whether it survives a reboot, so that its record must as well.
+    /// Returns whether it survives a reboot, so that its record must as well.
     pub(crate) fn survives_reboot(&self) -> bool {
         matches!(self, Self::Dns(Resolving::File { .. }))
     }
 
-    /// Whether it must stay until its successor is in place, because packets would leave the tunnel
+    /// Returns whether it must stay until its successor is in place, because packets would leave the tunnel
     /// without it.
     pub(crate) fn guards(&self) -> bool {
         match self {
@@ -119,7 +119,7 @@ impl fmt::Display for What {
     }
 }
 
-/// Whether any plan includes this file of `/proc/sys`.
+/// Returns whether any plan includes this file of `/proc/sys`.
 pub(crate) fn is_ever_changed(path: &Path) -> bool {
     path == Path::new(VALID_MARK)
 }

@@ -83,13 +83,13 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// Whether the servers are asked for names of some domains only.
+    /// Returns whether the servers are asked for names of some domains only.
     pub(crate) fn routes_domains_alone(&self) -> bool {
         !self.servers.is_empty() && routes_domains_alone(&self.search)
     }
 }
 
-/// Whether these search domains divide names between servers.
+/// Returns whether these search domains divide names between servers.
 pub(crate) fn routes_domains_alone(search: &[String]) -> bool {
     let routed = search.iter().filter_map(|it| it.strip_prefix('~'));
     let routed: Vec<_> = routed.collect();
@@ -97,17 +97,18 @@ pub(crate) fn routes_domains_alone(search: &[String]) -> bool {
 }
 
 impl Desired {
-    /// Whether packets to all addresses of a family go into a table of their own.
+    /// Returns whether packets to all addresses of a family go into a table of their own.
     pub fn has_default(&self, ipv6: bool) -> bool {
         self.table == Table::Auto && (self.lists_default(ipv6) || self.composes_default(ipv6))
     }
 
-    /// Whether the tunnel's networks hold an address to which it sends itself, whose packets would enter the tunnel.
+    /// Returns whether the tunnel's networks hold an address to which it sends itself, whose packets would enter the
+    /// tunnel.
     pub(crate) fn holds_outside(&self) -> bool {
         self.table == Table::Auto && !self.holders(&self.own_networks()).is_empty()
     }
 
-    /// Whether this needs [`Desired::fwmark`].
+    /// Returns whether this needs [`Desired::fwmark`].
     pub fn needs_mark(&self) -> bool {
         self.kill_switch.is_some()
             || self.has_default(false)
@@ -115,30 +116,30 @@ impl Desired {
             || self.holds_outside()
     }
 
-    /// Whether the internet of a family is in the tunnel.
+    /// Returns whether the internet of a family is in the tunnel.
     pub(crate) fn takes_internet(&self, ipv6: bool) -> bool {
         let mut allowed = self.allowed.iter();
         self.has_default(ipv6)
             || (self.table == Table::Auto && allowed.any(|it| ipv6 && it.network() == GLOBAL_IPV6))
     }
 
-    /// Whether the local network stays outside the tunnel, or may.
+    /// Returns whether the local network stays outside the tunnel, or may.
     pub(crate) fn wants_local(&self) -> bool {
         self.exclude_local || self.kill_switch.is_some_and(|switch| switch.allow_lan)
     }
 
-    /// Whether connected networks matter, which may change over time.
+    /// Returns whether connected networks matter, which may change over time.
     pub(crate) fn follows_local(&self) -> bool {
         let has_default = self.has_default(false) || self.has_default(true);
         self.wants_local() || self.kill_switch.is_some() || has_default
     }
 
-    /// Whether all routes are in a table of their own, which rules consult before the host's.
+    /// Returns whether all routes are in a table of their own, which rules consult before the host's.
     pub(crate) fn is_fenced(&self) -> bool {
         self.table == Table::Auto && self.needs_mark()
     }
 
-    /// Whether there are routes of a family.
+    /// Returns whether there are routes of a family.
     pub(crate) fn fences(&self, ipv6: bool) -> bool {
         let holds_outside = || {
             let holders = self.holders(&self.own_networks());
@@ -180,7 +181,7 @@ impl Desired {
             .collect()
     }
 
-    /// Whether peers may be met at addresses of a family that only these networks hold.
+    /// Returns whether peers may be met at addresses of a family that only these networks hold.
     fn is_met_within(&self, networks: &HashSet<Prefix>, ipv6: bool) -> bool {
         self.meets_peers
             && !self.has_default(ipv6)
@@ -208,7 +209,7 @@ impl Desired {
         networks
     }
 
-    /// Whether an address connects a network that holds an endpoint, or a name server that is asked for one.
+    /// Returns whether an address connects a network that holds an endpoint, or a name server that is asked for one.
     pub(crate) fn connects_outside(&self, address: &Prefix) -> bool {
         let network = address.network();
         self.is_fenced() && !address.is_host() && self.outside().any(|host| network.contains(&host))
@@ -225,7 +226,7 @@ impl Desired {
         allowed.any(|it| it.is_default() && it.is_ipv6() == ipv6)
     }
 
-    /// Whether short prefixes make up all addresses, such as 0.0.0.0/1 and 128.0.0.0/1.
+    /// Returns whether short prefixes make up all addresses, such as 0.0.0.0/1 and 128.0.0.0/1.
     fn composes_default(&self, ipv6: bool) -> bool {
         let parts = self.allowed.iter().map(Prefix::network);
         let parts = parts.filter(|it| it.is_ipv6() == ipv6 && it.length() <= Prefix::LONGEST_PART);

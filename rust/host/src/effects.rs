@@ -54,7 +54,7 @@ impl Effects {
         }
     }
 
-    /// Whether the host is in this state.
+    /// Returns whether the host is in this state.
     pub(crate) async fn stands(&mut self, what: &What) -> Result<bool, HostError> {
         let stands = match what {
             What::Firewall(ruleset) => return Ok(self.is_loaded(ruleset).await),
@@ -82,7 +82,7 @@ impl Effects {
         stands.map_err(HostError::kernel("look up", what.to_string()))
     }
 
-    /// Whether another interface of ours changed the same file, so that the last one to go down undoes it.
+    /// Returns whether another interface of ours changed the same file, so that the last one to go down undoes it.
     pub(crate) fn is_shared(&self, what: &What) -> bool {
         let is_file = matches!(
             what,
@@ -326,7 +326,7 @@ impl Others {
     }
 }
 
-/// Whether a link may take this change while it is down.
+/// Returns whether a link may take this change while it is down.
 pub(crate) fn survives_down(what: &What) -> bool {
     match what {
         What::Route(route) => !matches!(route.via, Via::Device(_)),

@@ -24,7 +24,7 @@ impl NetworkNamespace {
         Self::of(&Path::new("/proc").join(pid.to_string()).join("ns/net")).ok()
     }
 
-    /// Whether a process is in it, or it has a name.
+    /// Returns whether a process is in it, or it has a name.
     pub(crate) fn exists(&self) -> bool {
         self.process().is_some() || self.name().is_some()
     }

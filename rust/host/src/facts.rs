@@ -45,7 +45,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Whether the interface cannot take packets to these addresses.
+    /// Returns whether the interface cannot take packets to these addresses.
     pub(crate) fn cannot_carry(&self, to: &Prefix) -> bool {
         to.is_ipv6() && self.ipv6 != Ipv6::On
     }

@@ -222,12 +222,12 @@ impl Nft {
         Listing(listing)
     }
 
-    /// Whether the interface's tables exist and drop what leaves, except in a pause.
+    /// Returns whether the interface's tables exist and drop what leaves, except in a pause.
     pub(crate) async fn has_kill_switch(&self, interface: &str) -> bool {
         self.output(interface).await.contains("policy drop")
     }
 
-    /// Whether they do so now.
+    /// Returns whether they do so now.
     pub(crate) async fn is_closed(&self, interface: &str) -> bool {
         let output = self.output(interface).await;
         output.contains("policy drop")
@@ -308,8 +308,8 @@ fn identifier(device: &str) -> String {
     name
 }
 
-/// Whether the tables still belong to another socket. That may be a closed one of this process: a child that has not
-/// executed its program yet has a copy.
+/// Returns whether the tables still belong to another socket. That may be a closed one of this process: a child that
+/// has not executed its program yet has a copy.
 fn is_refused_by_owner(reason: &str) -> bool {
     reason.contains("not permitted")
 }

@@ -208,19 +208,19 @@ impl Host {
         })
     }
 
-    /// Whether the journal has changes, which may still be in place.
+    /// Returns whether the journal has changes, which may still be in place.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         !self.made.is_empty()
     }
 
-    /// Whether there is a kill switch: one that an earlier process has closed, or this one.
+    /// Returns whether there is a kill switch: one that an earlier process has closed, or this one.
     pub async fn has_kill_switch(&self) -> bool {
         let is_one = |entry: &Entry| entry.change.what.is_kill_switch();
         self.made.iter().any(is_one) || self.effects.nft.has_kill_switch(&self.interface).await
     }
 
-    /// Whether this kill switch is in the kernel as it was loaded, so that nothing leaves outside the tunnel.
+    /// Returns whether this kill switch is in the kernel as it was loaded, so that nothing leaves outside the tunnel.
     pub async fn is_kill_switch_closed(&self) -> bool {
         let mut loaded = self.made.iter().map(|entry| &entry.change.what);
         match loaded.find(|what| what.is_kill_switch()) {

@@ -282,7 +282,7 @@ fn lock(path: &Path, interface: &str) -> Result<File, HostError> {
     }
 }
 
-/// Why a journal cannot be locked.
+/// Returns why a journal cannot be locked.
 fn busy(path: &Path, interface: &str) -> HostError {
     let text = fs::read(path).unwrap_or_default();
     match (last_head(&text), Head::here()) {

@@ -71,7 +71,7 @@ pub async fn close_kill_switch(
     Ok(())
 }
 
-/// Whether the kernel has a kill switch of `interface` that drops what leaves; in a pause it does not.
+/// Returns whether the kernel has a kill switch of `interface` that drops what leaves; in a pause it does not.
 pub async fn is_kill_switch_closed(interface: &str) -> bool {
     check_name(interface).is_ok() && Nft::default().is_closed(interface).await
 }

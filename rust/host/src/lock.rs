@@ -23,7 +23,7 @@ impl Lock {
         })
     }
 
-    /// Whether an earlier process has left changes on the host.
+    /// Returns whether an earlier process has left changes on the host.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         self.has_changes

@@ -67,7 +67,7 @@ fn is_link_local(address: &IpAddr) -> bool {
     }
 }
 
-/// Whether only machines of the same site can reach this address.
+/// Returns whether only machines of the same site can reach this address.
 fn is_private(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_private(),

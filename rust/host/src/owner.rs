@@ -54,8 +54,8 @@ pub fn signs(name: &InterfaceName, uapi: &Path) -> Signs {
     }
 }
 
-/// Whether NetworkManager has made the link that this state of a device describes. It gives a connection to links
-/// of others, too, which `nmcli` shows as "connected (externally)".
+/// Returns whether NetworkManager has made the link that this state of a device describes. It gives a connection to
+/// links of others, too, which `nmcli` shows as "connected (externally)".
 fn made_by_network_manager(state: &str) -> bool {
     let has = |start: &str| state.lines().any(|line| line.starts_with(start));
     has("connection-uuid=") && !has("nm-owned=false")

@@ -57,7 +57,7 @@ impl Pause {
         self.opening
     }
 
-    /// Whether it is over.
+    /// Returns whether it is over.
     pub(crate) fn is_over(&self) -> bool {
         now().is_ok_and(|now| now >= self.end)
     }

@@ -157,7 +157,7 @@ fn thrown(excluded: &[Prefix], allowed: &[Prefix], table: u32) -> Vec<Route> {
     holes.into_iter().map(throw).collect()
 }
 
-/// Whether an address of the interface has already connected the network.
+/// Returns whether an address of the interface has already connected the network.
 fn is_connected(network: &Prefix, addresses: &[Prefix]) -> bool {
     let mut nets = addresses.iter().filter(|a| a.is_ipv6() || !a.is_host());
     nets.any(|address| address.network().contains(network))

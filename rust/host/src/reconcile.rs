@@ -73,7 +73,7 @@ impl Host {
         Ok(is_restored.then(|| self.made[at].change.what.clone()))
     }
 
-    /// Where an entry is: they are sorted.
+    /// Returns where an entry is: they are sorted.
     fn position(&self, id: u64) -> Option<usize> {
         self.made.binary_search_by_key(&id, |entry| entry.id).ok()
     }
@@ -211,7 +211,7 @@ impl Host {
         }
     }
 
-    /// Whether somebody has set the link down since the look that began this pass.
+    /// Returns whether somebody has set the link down since the look that began this pass.
     async fn has_gone_down(&mut self) -> Result<bool, HostError> {
         let index = self.facts.as_ref().map_or(0, |facts| facts.link.index);
         let link = self.effects.netlink.link_by_index(index).await;

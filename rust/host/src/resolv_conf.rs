@@ -34,8 +34,8 @@ pub fn resolv_conf_without_tunnels(options: &Options) -> String {
     }
 }
 
-/// Whether programs that look names up ask systemd-resolved: by nss-resolve(8), or by resolv.conf as it would be without
-/// our tunnels.
+/// Returns whether programs that look names up ask systemd-resolved: by nss-resolve(8), or by resolv.conf as it would
+/// be without our tunnels.
 pub(crate) fn leads_to_resolved(options: &Options) -> bool {
     let is_link = || match original(options) {
         Ok(Original::Link { target, .. }) => target.to_string_lossy().contains("systemd/resolve/"),

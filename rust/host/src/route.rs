@@ -64,7 +64,7 @@ pub(crate) struct Way {
 }
 
 impl Route {
-    /// Whether packets could leave outside the tunnel without it.
+    /// Returns whether packets could leave outside the tunnel without it.
     pub(crate) fn guards(&self) -> bool {
         self.via == Via::Unreachable
     }
@@ -124,7 +124,7 @@ pub(crate) async fn routes_in(
     Ok(found.iter().filter_map(Route::of_kernel).collect())
 }
 
-/// Whether a table has no routes of either family.
+/// Returns whether a table has no routes of either family.
 pub(crate) async fn is_empty_table(netlink: &Netlink, table: u32) -> Result<bool, NetlinkError> {
     for ipv6 in [false, true] {
         if !netlink.routes(ipv6, Some(table)).await?.is_empty() {

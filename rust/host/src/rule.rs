@@ -118,7 +118,7 @@ impl Rule {
         }
     }
 
-    /// Whether the kernel's rule is this one.
+    /// Returns whether the kernel's rule is this one.
     fn is(&self, found: &netlink::Rule) -> bool {
         let found = netlink::Rule {
             // A rule of ours without a mark is known by the rest.
@@ -145,7 +145,7 @@ pub(crate) async fn remove(netlink: &Netlink, rule: &Rule) -> Result<(), Netlink
     }
 }
 
-/// Whether the kernel has the rule.
+/// Returns whether the kernel has the rule.
 pub(crate) async fn exists(netlink: &Netlink, rule: &Rule) -> Result<bool, NetlinkError> {
     let found = netlink.rules(rule.ipv6).await?;
     Ok(found.iter().any(|found| rule.is(found)))
@@ -160,7 +160,7 @@ pub(crate) async fn place(
     Ok(choose(&netlink.rules(ipv6).await?, known))
 }
 
-/// Whether it selects all packets.
+/// Returns whether it selects all packets.
 fn is_general(rule: &netlink::Rule) -> bool {
     !rule.is_inverted && rule.mark.is_none() && !rule.selects_more
 }

@@ -190,19 +190,20 @@ impl KeptTunnel {
         self.process.as_ref().map(TunnelProcess::pid)
     }
 
-    /// Whether there is a process; its death may not have been noticed yet.
+    /// Returns whether there is a process; its death may not have been noticed yet.
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(TunnelProcess::is_running)
     }
 
-    /// Whether the process must be replaced: it is of another version of this program, or has an outer tunnel although
-    /// it should not, or the reverse.
+    /// Returns whether the process must be replaced: it is of another version of this program, or has an outer tunnel
+    /// although it should not, or the reverse.
     pub fn is_of_another_version(&self) -> bool {
         let is_other = |it: &TunnelProcess| it.version() != BUILD;
         self.process.as_ref().is_some_and(is_other) || self.takes_another_way()
     }
 
-    /// Whether the process goes through another tunnel though it should not, or the reverse: it must get no peer.
+    /// Returns whether the process goes through another tunnel though it should not, or the reverse: it must get no
+    /// peer.
     pub fn takes_another_way(&self) -> bool {
         let process = self.process.as_ref();
         process.is_some_and(|it| it.has_outer() != self.settings.has_outer)
@@ -218,12 +219,12 @@ impl KeptTunnel {
         self.last_reason.as_deref()
     }
 
-    /// Whether the interface is still there, in whatever network namespace.
+    /// Returns whether the interface is still there, in whatever network namespace.
     fn has_interface(&self) -> bool {
         Device::is_attached(self.tun.as_fd())
     }
 
-    /// Whether the host has to be set up for another interface.
+    /// Returns whether the host has to be set up for another interface.
     pub fn is_interface_new(&self) -> bool {
         self.is_interface_new
     }

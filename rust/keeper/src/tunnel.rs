@@ -78,7 +78,7 @@ async fn report_at(path: &Path) -> anyhow::Result<Report> {
     serde_json::from_str(json).context("the tunnel's report does not fit this version of convoy")
 }
 
-/// Whether [`report`] has failed because the process has just ended.
+/// Returns whether [`report`] has failed because the process has just ended.
 pub fn has_ended(error: &anyhow::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     let ends = [
@@ -191,7 +191,7 @@ impl TunnelProcess {
         self.process.pid()
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     pub fn is_running(&self) -> bool {
         self.process.is_running()
     }
@@ -201,7 +201,7 @@ impl TunnelProcess {
         &self.version
     }
 
-    /// Whether it has an outer tunnel.
+    /// Returns whether it has an outer tunnel.
     pub(crate) fn has_outer(&self) -> bool {
         self.has_outer
     }
@@ -400,7 +400,7 @@ async fn greeted(mut connection: Connection) -> anyhow::Result<Greeted> {
     }
 }
 
-/// Whether a request got no answer in time.
+/// Returns whether a request got no answer in time.
 fn is_silence<T>(outcome: &anyhow::Result<T>) -> bool {
     let error = outcome.as_ref().err();
     let error = error.and_then(|error| error.downcast_ref::<io::Error>());

@@ -76,7 +76,7 @@ fn check_sessions(report: &Report, now: Timestamp) -> Result<(), Ill> {
     }
 }
 
-/// Whether there is a session at `now` that began with a handshake at this time, in seconds since 1970.
+/// Returns whether there is a session at `now` that began with a handshake at this time, in seconds since 1970.
 pub(super) fn is_live(latest_handshake: Option<u64>, now: Timestamp) -> bool {
     latest_handshake.is_some_and(|latest| age(latest, now) < SESSION_TIME)
 }

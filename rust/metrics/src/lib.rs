@@ -43,7 +43,7 @@ pub use server::{Pause, serve};
 
 /// Knows how a tunnel is.
 pub trait Source: Send + Sync + 'static {
-    /// How it is now.
+    /// Returns how it is now.
     fn observe(&self) -> impl Future<Output = Observation> + Send;
 }
 

@@ -63,7 +63,7 @@ impl Token {
         }
     }
 
-    /// Whether the header `Authorization` bears it. Takes as long for any token of the same length.
+    /// Returns whether the header `Authorization` bears it. Takes as long for any token of the same length.
     pub(super) fn is_borne_by(&self, header: Option<&HeaderValue>) -> bool {
         let Some((scheme, token)) =
             header.and_then(|it| it.as_bytes().split_at_checked(SCHEME.len()))

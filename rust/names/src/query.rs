@@ -189,8 +189,8 @@ impl Question<'_> {
     }
 }
 
-/// Whether no server is to hear of a name, so that it is not completed (RFC 6761 §6.3 and §6.4, RFC 7686): the resolver
-/// itself answers it.
+/// Returns whether no server is to hear of a name, so that it is not completed (RFC 6761 §6.3 and §6.4, RFC 7686): the
+/// resolver itself answers it.
 fn is_special(name: &Name) -> bool {
     let is_nobodys = || usage::ONION.zone_of(name) || usage::INVALID.zone_of(name);
     name.is_localhost() || (name.num_labels() > 1 && is_nobodys())

@@ -103,7 +103,7 @@ fn server(word: &str) -> Option<Server> {
     Some(Server { address, zone })
 }
 
-/// Whether the address is not one of a private network.
+/// Returns whether the address is not one of a private network.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {

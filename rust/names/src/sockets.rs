@@ -158,7 +158,7 @@ pub(super) fn interface_name(zone: &str) -> String {
     name.unwrap_or_else(|| zone.to_owned())
 }
 
-/// Whether a route outside of the tunnel leads to the address, from an address that can get answers from there.
+/// Returns whether a route outside of the tunnel leads to the address, from an address that can get answers from there.
 /// Sends nothing.
 pub(super) fn has_route(address: IpAddr, mark: Option<u32>) -> bool {
     source_of(address, mark).is_ok_and(|source| suits(source, address))

@@ -56,7 +56,7 @@ impl Sources {
         }
     }
 
-    /// Where there is nothing but a hosts file, perhaps.
+    /// Returns the texts of a host that may have nothing but a hosts file.
     #[cfg(test)]
     pub(super) fn nowhere_but(hosts: Option<&Path>) -> Self {
         let nothing = PathBuf::from("/nonexistent/convoy");

@@ -104,7 +104,7 @@ impl Netlink {
         }
     }
 
-    /// Whether packets to an address are delivered here; not if rules keep it from being looked up.
+    /// Returns whether packets to an address are delivered here; not if rules keep it from being looked up.
     async fn is_delivered(&self, address: IpAddr) -> bool {
         let route = self.route_to(address, 0, PathMtu::OfRoute).await;
         route.is_ok_and(|it| it.is_some_and(|route| route.kind == RouteType::Local))

@@ -130,7 +130,7 @@ impl PathMtu {
         self.wanted.union(&self.relayable).copied()
     }
 
-    /// Whether [`Self::followed`] may have changed since the last call.
+    /// Returns whether [`Self::followed`] may have changed since the last call.
     pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }

@@ -199,7 +199,7 @@ impl Probe {
         self.transmits.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is to be called; `None` if the probe is over.
+    /// Returns when [`Self::handle_timeout`] is to be called; `None` if the probe is over.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let patience = self.longest_rtt.map_or(LONGEST_PATIENCE, |rtt| {
             (ROUND_TRIPS * rtt).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)

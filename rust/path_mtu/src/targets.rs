@@ -61,7 +61,7 @@ fn peer_of(config: &Config, address: IpAddr) -> Option<&PublicKey> {
     longest.map(|(_, peer)| peer)
 }
 
-/// Whether the address can be that of another host, beyond the next link.
+/// Returns whether the address can be that of another host, beyond the next link.
 fn is_host(address: IpAddr) -> bool {
     let is_special = match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),

@@ -84,7 +84,7 @@ impl Ledger {
     }
 }
 
-/// Whether a mapping may outlive its lifetime: only routers with UPnP forward for good.
+/// Returns whether a mapping may outlive its lifetime: only routers with UPnP forward for good.
 fn may_last(mapping: &Mapping) -> bool {
     mapping.control.is_some()
 }

@@ -103,7 +103,7 @@ pub(crate) struct Grant {
     pub(crate) lifetime: Duration,
 }
 
-/// Whether other machines can send to an address.
+/// Returns whether other machines can send to an address.
 pub(crate) fn is_reachable(address: Ipv4Addr) -> bool {
     let is_here = address.octets()[0] == 0 || address.is_loopback();
     !is_here && !address.is_multicast() && !address.is_broadcast()

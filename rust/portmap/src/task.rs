@@ -142,8 +142,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether the mapping is still of use although it was not renewed: an answer was lost, or this machine could not
-    /// ask for a moment.
+    /// Returns whether the mapping is still of use although it was not renewed: an answer was lost, or this machine
+    /// could not ask for a moment.
     fn outlives(&self, gateway: &Option<Gateway>, problem: &Problem, now: Instant) -> bool {
         let is_there = gateway
             .as_ref()

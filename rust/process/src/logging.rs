@@ -115,7 +115,7 @@ fn for_stderr(line: String) -> String {
     }
 }
 
-/// Whether the caller requested logs. Only then does a daemon in the background keep its output.
+/// Returns whether the caller requested logs. Only then does a daemon in the background keep its output.
 pub fn is_requested() -> bool {
     let is_set = |name| env::var(name).is_ok_and(|value| !value.is_empty());
     match is_set("RUST_LOG") {

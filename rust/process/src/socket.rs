@@ -50,7 +50,7 @@ pub fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Resul
     Ok(())
 }
 
-/// Whether the other end closes the connection; a running daemon waits for a request.
+/// Returns whether the other end closes the connection; a running daemon waits for a request.
 pub fn hangs_up(mut connection: UnixStream) -> bool {
     let read = connection
         .set_read_timeout(Some(DYING_TIME))
@@ -123,7 +123,7 @@ impl SocketFile {
         })
     }
 
-    /// Whether the file and its directory belong to the user of this process.
+    /// Returns whether the file and its directory belong to the user of this process.
     pub(crate) fn is_ours(&self) -> bool {
         let us = geteuid().as_raw();
         let directory = fstat(&self.directory).is_ok_and(|directory| directory.st_uid == us);

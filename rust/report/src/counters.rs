@@ -90,7 +90,7 @@ impl Counters {
         self.outbound.bytes + self.inbound.bytes
     }
 
-    /// How often each value was seen, from 0 to the highest that was; `None` if not reported.
+    /// Returns how often each value was seen, from 0 to the highest that was; `None` if not reported.
     #[must_use]
     pub fn histogram(&self, name: &str) -> Option<&[u64]> {
         let counts = self.histograms.get(name)?;

@@ -87,7 +87,7 @@ impl Engine {
         })
     }
 
-    /// Where flows of peers come out: once, and of a namespace only if its settings have asked for that.
+    /// Returns where flows of peers come out: once, and of a namespace only if its settings have asked for that.
     pub(super) fn take_inlet(&mut self) -> io::Result<Option<Inlet>> {
         match &mut self.kind {
             Kind::Namespace(inside) => inside.take_inlet(),
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// How many connections it can have at once, unless that depends on the kernel.
+    /// Returns how many connections it can have at once, unless that depends on the kernel.
     pub(super) fn most_flows(&self) -> Option<usize> {
         match &self.kind {
             Kind::Namespace(_) => None,
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Whether it still sends what was written to connections that are closed.
+    /// Returns whether it still sends what was written to connections that are closed.
     pub(super) fn is_sending(&self) -> bool {
         match &self.kind {
             Kind::Namespace(inside) => inside.is_sending(),

@@ -90,7 +90,7 @@ pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
     Ok(UnixStream::connect(path).ok())
 }
 
-/// Whether something listens there.
+/// Returns whether something listens there.
 fn listens(path: &Path) -> bool {
     let connected = UnixStream::connect(path);
     connected.is_ok()

@@ -111,7 +111,7 @@ fn is_for_us_alone(path: &Path) -> bool {
     found.is_ok_and(|it| it.is_dir() && it.uid() == geteuid().as_raw() && it.mode() & 0o077 == 0)
 }
 
-/// Whether another user's file or directory has its name.
+/// Returns whether another user's file or directory has its name.
 fn is_taken(path: &Path) -> bool {
     let found = fs::symlink_metadata(path);
     found.is_ok_and(|it| it.uid() != geteuid().as_raw()) && path.starts_with(SHARED)

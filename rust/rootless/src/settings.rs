@@ -109,7 +109,7 @@ pub(super) fn warnings(config: &Config, purpose: Purpose) -> Vec<String> {
     concerning.map(|(_, text)| text.to_owned()).collect()
 }
 
-/// Whether the file has listeners, or makes a gateway.
+/// Returns whether the file has listeners, or makes a gateway.
 pub fn has_forwarding(config: &Config) -> bool {
     let it = &config.interface;
     let is_gateway = it.nat.is_on.as_ref().is_some_and(|it| it.value);

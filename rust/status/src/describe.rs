@@ -187,7 +187,7 @@ fn state_at(peer: &Peer, endpoint: &str, refusal: Option<&str>) -> (PeerState, O
     }
 }
 
-/// Why its handshakes fail, if they do.
+/// Returns why its handshakes fail, if they do.
 fn failure_of(peer: &Peer, endpoint: &str) -> Option<(PeerState, String)> {
     let times = |count: u32| match count {
         1 => "once".to_owned(),

@@ -23,7 +23,7 @@ impl Inside {
         }
     }
 
-    /// Why it drops datagrams to `endpoint`; `None` if it takes them, or is not configured yet.
+    /// Returns why it drops datagrams to `endpoint`; `None` if it takes them, or is not configured yet.
     pub(super) fn refusal(&self, endpoint: SocketAddr) -> Option<String> {
         let Self {
             name,

@@ -7,8 +7,8 @@ use nix::{
     sys::socket::{setsockopt, sockopt},
 };
 
-/// Why the kernel refuses datagrams to `endpoint` with this mark; `None` if it takes them, or does not say. Sends
-/// nothing.
+/// Returns why the kernel refuses datagrams to `endpoint` with this mark; `None` if it takes them, or does not say.
+/// Sends nothing.
 pub(super) fn refusal(endpoint: SocketAddr, fwmark: u32) -> Option<&'static str> {
     let any: IpAddr = match endpoint {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

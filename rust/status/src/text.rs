@@ -93,7 +93,7 @@ fn write_via(out: &mut String, via: &ViaStatus, now: Timestamp) -> fmt::Result {
     peers.try_for_each(|peer| write_peer(out, peer, now))
 }
 
-/// Whether it is up, and for how long.
+/// Returns whether it is up, and for how long.
 pub(super) fn condition(status: &Status, now: Timestamp) -> String {
     let since = status
         .since

@@ -93,7 +93,7 @@ impl Events {
         self.presence.set(peers);
     }
 
-    /// Whether the first subscriber has come, or the last one has left, since the last call.
+    /// Returns whether the first subscriber has come, or the last one has left, since the last call.
     pub fn take_change(&mut self) -> bool {
         self.subscribers.forget_closed();
         let is_watched = !self.subscribers.is_empty();

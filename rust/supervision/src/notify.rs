@@ -6,7 +6,7 @@ use sd_notify::NotifyState;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-/// Whether a service manager waits for notifications.
+/// Returns whether a service manager waits for notifications.
 pub fn is_requested() -> bool {
     env::var_os("NOTIFY_SOCKET").is_some()
 }

@@ -89,7 +89,7 @@ async fn signals(address: Option<&str>) -> zbus::Result<SignalStream<'static>> {
     manager.receive_signal("PrepareForSleep").await
 }
 
-/// Whether the next signal says that the machine has woken up, rather than that it will go to sleep.
+/// Returns whether the next signal says that the machine has woken up, rather than that it will go to sleep.
 async fn next_signal(signals: &mut Option<SignalStream<'static>>) -> bool {
     let Some(stream) = signals else {
         return pending().await;

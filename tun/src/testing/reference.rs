@@ -41,7 +41,7 @@ pub(crate) fn packets_of(raw: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(vec![packet])
 }
 
-/// Whether lengths and checksums of a TCP or UDP packet are right; `None` for any other packet.
+/// Returns whether lengths and checksums of a TCP or UDP packet are right; `None` for any other packet.
 pub(crate) fn is_valid(packet: &[u8]) -> Option<bool> {
     let layout = Layout::of(packet)?;
     let is_header_right = !layout.is_v4 || naive_sum(&packet[..layout.transport]) == 0xffff;

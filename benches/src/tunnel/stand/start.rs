@@ -39,7 +39,7 @@ const IN_KERNEL: &str = "DCO device";
 const KERNEL_MODULES: [&str; 2] = ["ovpn", "ovpn-dco-v2"];
 
 impl Stand {
-    /// Why `contender` cannot take part here; `None` if it can.
+    /// Returns why `contender` cannot take part here; `None` if it can.
     pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
         let absence = contender.absence();
         if absence.is_some() {
@@ -57,7 +57,7 @@ impl Stand {
         Some(format!("{:#}", self.start(contender).err()?))
     }
 
-    /// Whether the kernel carries the data, and the processes only the keys.
+    /// Returns whether the kernel carries the data, and the processes only the keys.
     pub(super) fn is_in_kernel(&self) -> bool {
         let mut programs = self.programs.iter();
         programs.any(|program| program.log().contains(IN_KERNEL))
@@ -212,7 +212,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Whether packets take the path that the contender is about.
+    /// Returns whether packets take the path that the contender is about.
     fn is_on_path(&self) -> bool {
         let is_any = !self.contender.file.contains("Direct =");
         is_any || is_direct(&self.contender, self.namespaces()[0]).unwrap_or(false)

@@ -39,7 +39,8 @@ pub(super) async fn exchange(
     }
 }
 
-/// Whether a server seems not to know EDNS (RFC 6891, section 7); those older than that have other words for it.
+/// Returns whether a server seems not to know EDNS (RFC 6891, section 7); those older than that have other words for
+/// it.
 fn is_puzzled(response: &Response) -> bool {
     let is_error = matches!(
         response.code(),

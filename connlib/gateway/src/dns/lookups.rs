@@ -111,7 +111,7 @@ impl Admitted {
     }
 }
 
-/// Why a look-up failed; `None` if it found that there is nothing.
+/// Returns why a look-up failed; `None` if it found that there is nothing.
 fn reason(error: &NetError) -> Option<Refusal> {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(_)) => None,

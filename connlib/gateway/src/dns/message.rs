@@ -182,7 +182,7 @@ impl Question {
     }
 }
 
-/// Whether the encoder has left out records, because more than 65,535 bytes are too many even for TCP.
+/// Returns whether the encoder has left out records, because more than 65,535 bytes are too many even for TCP.
 fn is_truncated(message: &[u8]) -> bool {
     message.get(2).is_some_and(|flags| flags & 2 != 0)
 }

@@ -111,7 +111,7 @@ impl Resolvers {
         ask.await
     }
 
-    /// Whether a question is answered without a server: by `/etc/hosts`, or as its name is special (RFC 6761).
+    /// Returns whether a question is answered without a server: by `/etc/hosts`, or as its name is special (RFC 6761).
     pub(super) fn know(&self, query: &Query) -> bool {
         let name = query.name();
         let loopback = [&usage::IN_ADDR_ARPA_127, &usage::IP6_ARPA_1];

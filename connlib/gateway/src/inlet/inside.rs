@@ -27,7 +27,7 @@ pub(crate) trait Inside: fmt::Debug + Send + Sync {
     /// `WouldBlock` if there is none.
     fn read(&self, buffer: &mut [u8]) -> io::Result<(VnetHeader, usize)>;
 
-    /// Whether packets have passed a router when they come out.
+    /// Returns whether packets have passed a router when they come out.
     fn is_behind_router(&self) -> bool;
 
     /// Sends a packet to a peer, in fragments if it is longer than the MTU, or counts that it could not be.

@@ -45,7 +45,7 @@ async fn a_burst_of_requests_is_answered_whole() {
     assert_eq!(scene.gateway.carried().icmp.dropped, 0);
 }
 
-/// Whether this user may ping.
+/// Returns whether this user may ping.
 fn has_ping_sockets() -> bool {
     let flags = SockFlag::SOCK_CLOEXEC;
     let opened = socket(

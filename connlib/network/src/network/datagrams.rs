@@ -357,7 +357,7 @@ fn of_sender(received: Received) -> (usize, SocketAddr) {
     (received.length, received.from)
 }
 
-/// Whether sending several datagrams together is all that an error is about.
+/// Returns whether sending several datagrams together is all that an error is about.
 fn is_about_trains(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
         || [libc::EINVAL, libc::EIO, libc::EMSGSIZE]

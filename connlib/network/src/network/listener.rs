@@ -21,7 +21,7 @@ pub enum Listener {
 
 /// Accepts connections for one task.
 pub trait Accept: fmt::Debug + Send + Sync {
-    /// Where it listens.
+    /// Returns where it listens.
     ///
     /// # Errors
     /// The errors of getsockname(2).
@@ -32,7 +32,7 @@ pub trait Accept: fmt::Debug + Send + Sync {
 }
 
 impl Listener {
-    /// Where it listens.
+    /// Returns where it listens.
     ///
     /// # Errors
     /// The errors of getsockname(2).

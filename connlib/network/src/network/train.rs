@@ -64,7 +64,7 @@ impl Message {
         Self { class, ..self }
     }
 
-    /// Where each of its datagrams begins.
+    /// Returns where each of its datagrams begins.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = usize> {
         let (start, segment_len) = (self.start, self.segment_len);
         (0..self.segments()).map(move |index| start + index * segment_len)

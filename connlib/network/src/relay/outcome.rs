@@ -35,7 +35,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the first and the second connection can still take bytes.
+    /// Returns whether the first and the second connection can still take bytes.
     pub(super) fn are_alive(&self) -> (bool, bool) {
         let (out, back) = (&self.outbound, &self.inbound);
         let is_first_gone = is_source_gone(out) || matches!(back, Some(Err(Failure::Write(_))));

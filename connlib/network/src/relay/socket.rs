@@ -52,7 +52,7 @@ impl Socket {
             .note(self.stream.try_io(Interest::WRITABLE, write))
     }
 
-    /// Whether there is nothing to read for now: further bytes and the end wake up whoever waits.
+    /// Returns whether there is nothing to read for now: further bytes and the end wake up whoever waits.
     ///
     /// A splice(2) that takes less than it may does not tell: it stops in front of urgent data.
     pub(super) fn is_drained(&self) -> bool {

@@ -58,7 +58,7 @@ impl Agent {
         }
     }
 
-    /// Whether the relay is to be asked for an address, and kept.
+    /// Returns whether the relay is to be asked for an address, and kept.
     #[must_use]
     pub fn wants_relay(&self) -> bool {
         self.relay.needed_until.is_some()
@@ -99,7 +99,7 @@ impl Agent {
         true
     }
 
-    /// Whether the relay has an address of the same family as an address of the peer.
+    /// Returns whether the relay has an address of the same family as an address of the peer.
     pub(super) fn relay_reaches(&self, remote: SocketAddr) -> bool {
         reaching(&self.relay.addresses, remote).is_some()
     }
@@ -155,7 +155,7 @@ impl Agent {
         }
     }
 
-    /// When to call [`Agent::handle_timeout`] for the relay.
+    /// Returns when to call [`Agent::handle_timeout`] for the relay.
     pub(super) fn poll_relay(&self) -> Option<Duration> {
         let relay = &self.relay;
         let times = [
@@ -283,7 +283,7 @@ fn reaching(addresses: &[SocketAddr], remote: SocketAddr) -> Option<SocketAddr> 
     addresses.find(|it| it.is_ipv4() == remote.is_ipv4())
 }
 
-/// Whether the peer has told the pair's address, and sockets of this side reach it.
+/// Returns whether the peer has told the pair's address, and sockets of this side reach it.
 fn is_for_relay(pair: &Pair) -> bool {
     !pair.is_by_relay() && pair.candidate.kind != CandidateKind::Learnt
 }

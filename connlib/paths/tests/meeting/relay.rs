@@ -105,7 +105,7 @@ impl Relay {
         self.is_alive = false;
     }
 
-    /// Whether a datagram through a channel leaves the relay.
+    /// Returns whether a datagram through a channel leaves the relay.
     pub fn sends_to(&mut self, remote: SocketAddr) -> bool {
         let is_bound = self.channels.contains(&(remote, None));
         assert!(is_bound || !self.is_alive, "{remote} has no channel");
@@ -114,7 +114,7 @@ impl Relay {
         is_sent
     }
 
-    /// Whether a datagram from `remote` has permission to pass (RFC 8656 §9): ports do not matter.
+    /// Returns whether a datagram from `remote` has permission to pass (RFC 8656 §9): ports do not matter.
     pub fn admits(&self, remote: SocketAddr) -> bool {
         let mut channels = self.channels.iter();
         self.is_given

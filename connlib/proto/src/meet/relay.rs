@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// Whether agents take what this server relays from an address.
+    /// Returns whether agents take what this server relays from an address.
     pub(super) fn is_relay_of_directs(&self, relay: RelayId, from: SocketAddr) -> bool {
         let relays = self.relays.as_deref();
         let ready = relays.and_then(|it| it.for_directs(from));

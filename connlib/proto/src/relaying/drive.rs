@@ -118,7 +118,7 @@ impl Node {
         relays.servers.insert(n, server);
     }
 
-    /// Whether an address is a peer's or this machine's, so that no server can have given it.
+    /// Returns whether an address is a peer's or this machine's, so that no server can have given it.
     fn is_known_otherwise(&self, address: SocketAddr) -> bool {
         let own = self.directs.candidates();
         self.by_address.peers_at(address).next().is_some()

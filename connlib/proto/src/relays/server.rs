@@ -43,8 +43,8 @@ impl Server {
         self.relay.transport != RelayTransport::Udp
     }
 
-    /// Whether it works, as far as is known, and has or may get an address of the family of one of these, if there are
-    /// any.
+    /// Returns whether it works, as far as is known, and has or may get an address of the family of one of these, if
+    /// there are any.
     pub(crate) fn may_serve(&self, to: &[SocketAddr]) -> bool {
         match self.client.phase() {
             Phase::Paused(_) => false,
@@ -55,7 +55,7 @@ impl Server {
         }
     }
 
-    /// Whether datagrams to `to` pass.
+    /// Returns whether datagrams to `to` pass.
     pub(crate) fn reaches(&self, to: SocketAddr) -> bool {
         self.client.channel(to).is_some()
     }

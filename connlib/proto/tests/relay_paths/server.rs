@@ -100,7 +100,7 @@ impl Server {
         self.turn = fresh_server(self.address, PASSWORD);
     }
 
-    /// Whether the address is the server's, or one that it has given.
+    /// Returns whether the address is the server's, or one that it has given.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
         let is_given = (PORTS + 1..=self.port).contains(&address.port());
         let gives = [true, false].map(|is_v4| self.relaying_ip(is_v4));

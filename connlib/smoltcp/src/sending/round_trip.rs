@@ -54,7 +54,8 @@ impl RoundTrip {
         }
     }
 
-    /// How long a segment may be overtaken before it counts as lost, in quarters of a round trip, at most a whole one.
+    /// Returns how long a segment may be overtaken before it counts as lost, in quarters of a round trip, at most a
+    /// whole one.
     pub(super) fn reordering(&self, quarters: u32) -> i64 {
         let quarters = i64::from(quarters.min(4));
         (quarters * self.smooth() / 4).max(100)

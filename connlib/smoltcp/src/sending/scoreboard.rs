@@ -156,12 +156,12 @@ impl Scoreboard {
 }
 
 impl Piece {
-    /// Whether it is under way since it was sent again, at or after this time.
+    /// Returns whether it is under way since it was sent again, at or after this time.
     pub(super) fn was_sent_again(&self, since: i64) -> bool {
         self.state == State::InFlight && self.copies == Copies::Several && self.sent >= since
     }
 
-    /// Whether another piece behind this one needs not be told apart from it.
+    /// Returns whether another piece behind this one needs not be told apart from it.
     fn is_like(&self, next: &Self) -> bool {
         let is_same = match self.state {
             State::Held => true,
@@ -212,7 +212,7 @@ impl Arrived {
     }
 }
 
-/// Whether a sequence number comes before another.
+/// Returns whether a sequence number comes before another.
 pub(super) fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }

@@ -118,7 +118,7 @@ impl OutboundHalf {
         }
     }
 
-    /// Whether intake now waits for a socket.
+    /// Returns whether intake now waits for a socket.
     pub(super) fn is_stopped(&self) -> bool {
         let mut lanes = self.lanes.iter().zip(self.awaited);
         lanes.any(|(lane, is_awaited)| is_awaited && lane.is_stopped())

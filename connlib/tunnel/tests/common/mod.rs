@@ -152,7 +152,7 @@ pub fn tcp_syn(from: Ipv4Addr, to: Ipv4Addr, mss: u16) -> Vec<u8> {
     [&[1, 0, 0, 0, 0, 0, 20, 0, 16, 0][..], &packet].concat()
 }
 
-/// Whether the checksum of an IPv4 packet's TCP segment is right.
+/// Returns whether the checksum of an IPv4 packet's TCP segment is right.
 pub fn is_tcp_checksum_right(packet: &[u8]) -> bool {
     let pseudo = pseudo_header(packet, 6, packet.len() - 20);
     let all = [&pseudo.to_be_bytes()[..], &packet[20..]].concat();

@@ -38,13 +38,13 @@ impl Pieces {
         true
     }
 
-    /// Whether any byte of this part is known.
+    /// Returns whether any byte of this part is known.
     pub(super) fn overlap(&self, part: &Range<usize>) -> bool {
         let mut known = self.known().iter();
         known.any(|it| it.0 < part.end && part.start < it.1)
     }
 
-    /// Whether every byte of this part is known.
+    /// Returns whether every byte of this part is known.
     pub(super) fn hold(&self, part: &Range<usize>) -> bool {
         let mut known = self.known().iter();
         known.any(|it| it.0 <= part.start && part.end <= it.1)

@@ -38,7 +38,7 @@ pub fn usage(pid: Pid) -> io::Result<Usage> {
     })
 }
 
-/// Whether one of its threads runs: the first may be a zombie while others still hold files and devices open.
+/// Returns whether one of its threads runs: the first may be a zombie while others still hold files and devices open.
 pub fn is_alive(pid: Pid) -> bool {
     let tasks = Process::new(pid.as_raw()).and_then(|process| process.tasks());
     tasks.is_ok_and(|tasks| {

@@ -128,7 +128,7 @@ pub(super) fn admit(pid: Pid) {
     }
 }
 
-/// Whether the process has a handler; the signal would end it otherwise.
+/// Returns whether the process has a handler; the signal would end it otherwise.
 fn catches(process: Pid, signal: Signal) -> bool {
     let status = Process::new(process.as_raw()).and_then(|process| process.status());
     status.is_ok_and(|status| status.sigcgt & (1 << (signal as i32 - 1)) != 0)

@@ -70,7 +70,7 @@ fn command(subject: &Subject<'_>) -> Result<Command> {
     Ok(command)
 }
 
-/// Whether every thread of all `pids` is traced.
+/// Returns whether every thread of all `pids` is traced.
 fn is_attached(pids: &[Pid], _says: &mut PipeReader) -> bool {
     let threads = |pid: &Pid| Process::new(pid.as_raw()).and_then(|process| process.tasks());
     let mut threads = pids.iter().flat_map(threads).flatten().flatten();

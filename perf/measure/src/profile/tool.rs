@@ -101,8 +101,8 @@ pub(super) fn on_request(command: &mut Command) {
     command.args(["--delay=-1", "--control=fd:0,1"]);
 }
 
-/// Whether `perf` has confirmed that it counts. From its open counters nobody could tell: it may still be busy with what
-/// the processes have mapped, and end without a result.
+/// Returns whether `perf` has confirmed that it counts. From its open counters nobody could tell: it may still be busy
+/// with what the processes have mapped, and end without a result.
 pub(super) fn has_confirmed(_pids: &[Pid], confirmations: &mut PipeReader) -> bool {
     confirmations
         .read(&mut [0; 16])

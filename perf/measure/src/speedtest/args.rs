@@ -117,7 +117,7 @@ pub struct SpeedtestArgs {
 }
 
 impl SpeedtestArgs {
-    /// Whether this process only answers another host's tests, and says so in its log.
+    /// Returns whether this process only answers another host's tests, and says so in its log.
     #[must_use]
     pub fn is_server(&self) -> bool {
         self.serve.is_some()
@@ -140,7 +140,7 @@ impl SpeedtestArgs {
         Duration::from_secs(self.secs.into())
     }
 
-    /// Whether the veth passes batches uncut. With loss it cuts them by default, so that a lost packet is a
+    /// Returns whether the veth passes batches uncut. With loss it cuts them by default, so that a lost packet is a
     /// single packet, as on a wire, and not a batch.
     pub(super) fn veth_gso(&self) -> bool {
         self.veth_gso.unwrap_or(self.loss == 0.0)

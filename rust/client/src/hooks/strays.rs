@@ -62,7 +62,7 @@ pub(crate) fn reap(tunnel: Option<Pid>) {
     }
 }
 
-/// Whether a child has ended; does not wait for it.
+/// Returns whether a child has ended; does not wait for it.
 fn has_died(child: Pid) -> bool {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
     // An error means that it has been reaped.

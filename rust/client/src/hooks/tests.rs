@@ -212,7 +212,7 @@ fn write(path: &Path, commands: &[&str]) {
     fs::write(path, format!("[Interface]\n{lines}")).unwrap();
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns whether a process runs; a zombie does not.
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat

@@ -97,7 +97,7 @@ impl Supervisor {
         self.events.kill_switch(is_closed);
     }
 
-    /// Whether a closed kill switch is in the kernel, whatever the file says.
+    /// Returns whether a closed kill switch is in the kernel, whatever the file says.
     pub(super) async fn is_kill_switch_closed(&self) -> bool {
         if kill_switch(&self.config.interface).is_none() {
             return false;

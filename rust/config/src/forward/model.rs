@@ -86,7 +86,7 @@ pub struct UserPassword {
 }
 
 impl Listener {
-    /// Where it listens inside a tunnel with these addresses; `None` if one of its own is not among them.
+    /// Returns where it listens inside a tunnel with these addresses; `None` if one of its own is not among them.
     #[must_use]
     pub fn inside(&self, own: &[IpAddr]) -> Option<Vec<SocketAddr>> {
         let mut inside = Vec::new();

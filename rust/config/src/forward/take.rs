@@ -132,7 +132,8 @@ pub(crate) fn refuse_unguarded(forwarding: &Forwarding, report: &mut Report) {
     }
 }
 
-/// Whether only this host can use a listener, or something tells who else may: inside a tunnel, its peers' AllowedIPs.
+/// Returns whether only this host can use a listener, or something tells who else may: inside a tunnel, its peers'
+/// AllowedIPs.
 pub(super) fn is_guarded(listener: &Listener, of: &Forwarding) -> bool {
     let is_loopback = |at: &SocketAddr| at.ip().to_canonical().is_loopback();
     let has_list = !listener.access.allow.is_empty() || !of.access.allow.is_empty();
@@ -144,7 +145,7 @@ pub(super) fn is_guarded(listener: &Listener, of: &Forwarding) -> bool {
 }
 
 impl Offer {
-    /// Whether clients name the target.
+    /// Returns whether clients name the target.
     pub fn is_proxy(&self) -> bool {
         matches!(self, Self::Socks5 | Self::HttpConnect)
     }

@@ -86,7 +86,7 @@ fn path(line: &Assignment<'_>, file: Text<'_>) -> Located<PathBuf> {
     }
 }
 
-/// Whether the value may contain a password, which no message may show.
+/// Returns whether the value may contain a password, which no message may show.
 pub(crate) fn may_have_password(value: Text<'_>) -> bool {
     match parts(value) {
         Ok(parts) => parts.uri.text.contains('@'),

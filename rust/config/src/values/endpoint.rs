@@ -158,7 +158,7 @@ fn host_name(value: Text<'_>, host: &str) -> Parsed<Host> {
     }
 }
 
-/// Whether this is a domain's name in ASCII; without a final dot.
+/// Returns whether this is a domain's name in ASCII; without a final dot.
 fn is_name(name: &str) -> bool {
     let is_character = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_character);

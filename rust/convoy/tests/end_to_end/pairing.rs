@@ -51,35 +51,35 @@ impl Program {
         }
     }
 
-    /// Whether it keeps working when its host loses the address that it sends from.
+    /// Returns whether it keeps working when its host loses the address that it sends from.
     pub(crate) fn survives_losing_its_address(self) -> bool {
         // Two of them get stuck with each other, too.
         self != Self::WireguardGo
     }
 
-    /// Whether an existing peer can be changed, rather than only removed and added again.
+    /// Returns whether an existing peer can be changed, rather than only removed and added again.
     pub(crate) fn changes_peers(self) -> bool {
         self != Self::BoringTun
     }
 
-    /// Whether it carries packets longer than an Ethernet frame's.
+    /// Returns whether it carries packets longer than an Ethernet frame's.
     pub(crate) fn carries_jumbo_packets(self) -> bool {
         // Two of them do not carry them between each other, either.
         !matches!(self, Self::BoringTun | Self::GotaTun)
     }
 
-    /// Whether `wg set` can change its private key and its firewall mark while it runs.
+    /// Returns whether `wg set` can change its private key and its firewall mark while it runs.
     pub(crate) fn changes_itself(self) -> bool {
         self != Self::GotaTun
     }
 
-    /// Whether its listen port can be changed under load.
+    /// Returns whether its listen port can be changed under load.
     pub(crate) fn changes_its_port(self) -> bool {
         // Version 0.10.2 sometimes shuts down with "channel closed".
         self != Self::GotaTun
     }
 
-    /// Whether its replies leave from the address that the peer sent to.
+    /// Returns whether its replies leave from the address that the peer sent to.
     pub(crate) fn keeps_its_source(self) -> bool {
         matches!(self, Self::Convoy | Self::WireguardGo)
     }
@@ -131,7 +131,7 @@ impl Pairing {
         Self::GotaTunToConvoy,
     ];
 
-    /// Whether both programs can do this; says that the test is skipped if one of them cannot.
+    /// Returns whether both programs can do this; says that the test is skipped if one of them cannot.
     pub(crate) fn both(self, can: impl Fn(Program) -> bool) -> bool {
         let (left, right) = self.ends();
         let both = can(left) && can(right);

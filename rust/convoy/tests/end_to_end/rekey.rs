@@ -223,7 +223,7 @@ fn stay_silent(end: &End) {
     }
 }
 
-/// Whether nothing goes in or out for longer than any timer of a live session (Keepalive-Timeout
+/// Returns whether nothing goes in or out for longer than any timer of a live session (Keepalive-Timeout
 /// plus Rekey-Timeout, 15 seconds).
 fn is_silent(end: &End) -> bool {
     let traffic = || {

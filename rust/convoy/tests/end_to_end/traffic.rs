@@ -30,7 +30,7 @@ pub(crate) fn ping_of(from: &End, to: IpAddr, size: usize) {
     output_of(&from.namespace, "ping", &arguments);
 }
 
-/// Whether an unfragmented packet of `size` bytes is answered within a second.
+/// Returns whether an unfragmented packet of `size` bytes is answered within a second.
 pub(crate) fn answers_of(from: &End, to: IpAddr, size: usize) -> bool {
     let (payload, to) = (payload_of(to, size), to.to_string());
     let mut ping = from.namespace.command("ping");
@@ -47,7 +47,7 @@ pub(crate) fn ping(from: &End, to: IpAddr) {
     ping_of(from, to, 100);
 }
 
-/// Whether one ping is answered within a second.
+/// Returns whether one ping is answered within a second.
 pub(crate) fn answers(from: &End, to: IpAddr) -> bool {
     answers_of(from, to, 84)
 }

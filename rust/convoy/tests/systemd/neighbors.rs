@@ -213,7 +213,7 @@ fn tunnel(machine: &Machine) -> String {
     )
 }
 
-/// How often the supervisor has brought this back.
+/// Returns how often the supervisor has brought this back.
 fn restored(machine: &Machine, what: &str) -> usize {
     let log = machine.shell("journalctl -u convoy@wg0 -o cat");
     let lines = log.lines().filter(|line| line.contains("restored"));

@@ -131,7 +131,7 @@ impl PacketSocket {
         }))
     }
 
-    /// Whether its interface still exists.
+    /// Returns whether its interface still exists.
     pub(super) fn is_there(&self) -> bool {
         if_nametoindex(self.interface.as_str()) == Ok(self.index)
     }
@@ -149,7 +149,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Whether packets have a link-layer header: such devices have an address of their own.
+/// Returns whether packets have a link-layer header: such devices have an address of their own.
 fn has_link_layer(interface: &str) -> Result<bool, Errno> {
     let mut addresses = getifaddrs()?.filter(|it| it.interface_name == interface);
     Ok(addresses.any(|it| it.address.is_some_and(|it| it.as_link_addr().is_some())))

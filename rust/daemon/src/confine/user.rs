@@ -106,7 +106,7 @@ fn lock(directory: &Path, number: u32) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether a process of this user can be seen from here.
+/// Returns whether a process of this user can be seen from here.
 fn is_in_use(number: u32) -> bool {
     let user = rustix::process::Uid::from_raw(number);
     !matches!(getpriority_user(user), Err(Errno::SRCH))

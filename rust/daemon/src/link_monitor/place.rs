@@ -51,7 +51,7 @@ pub(super) async fn locate(
     Ok(Located::Gone)
 }
 
-/// Whether this process may not know the interface's network namespace.
+/// Returns whether this process may not know the interface's network namespace.
 fn is_hidden(device: &Device) -> bool {
     let namespace = device.network_namespace();
     namespace.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)

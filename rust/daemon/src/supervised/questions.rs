@@ -191,7 +191,7 @@ impl Supervisor {
         self.0.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// Whether there is a supervisor, and it is not `client`.
+    /// Returns whether there is a supervisor, and it is not `client`.
     fn is_other_than(&self, client: Option<Pid>) -> bool {
         let supervisor = self.0.load(Ordering::Relaxed);
         supervisor != NOBODY && client.map(Pid::as_raw) != Some(supervisor)

@@ -79,7 +79,7 @@ impl Choice {
         self.current
     }
 
-    /// Whether there may be more than one address.
+    /// Returns whether there may be more than one address.
     pub(super) fn may_change(&self) -> bool {
         let is_name = |endpoint: &Endpoint| matches!(endpoint.host, Host::Name(_));
         self.endpoints.len() > 1 || self.endpoints.iter().any(is_name)

@@ -89,7 +89,7 @@ impl Lookups {
             .retain(|_, name| name.is_server || !name.users.is_empty());
     }
 
-    /// Whether a look-up of a peer's name awaits its answer.
+    /// Returns whether a look-up of a peer's name awaits its answer.
     pub(super) fn awaits_peers(&self) -> bool {
         let mut names = self.names.values();
         names.any(|name| name.running > 0 && !name.users.is_empty())
@@ -198,7 +198,7 @@ impl Lookups {
         Some(text.clone())
     }
 
-    /// When [`Self::poll`] may have a name that it did not have at the last call.
+    /// Returns when [`Self::poll`] may have a name that it did not have at the last call.
     pub(super) fn next(&self) -> Option<Instant> {
         if self.is_busy() {
             return None;

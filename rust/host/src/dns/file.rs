@@ -50,7 +50,7 @@ impl Original {
         }
     }
 
-    /// Whether the file at `path` has this content now.
+    /// Returns whether the file at `path` has this content now.
     pub(crate) fn is_text(path: &Path, content: &str) -> bool {
         fs::read(path).is_ok_and(|now| now == content.as_bytes())
     }
@@ -64,7 +64,7 @@ impl Original {
         hex::decode(behind.as_ref().filter(|_| stands)?).ok()
     }
 
-    /// Whether the path was absent or empty: another program is about to write it.
+    /// Returns whether the path was absent or empty: another program is about to write it.
     pub(crate) fn is_in_transit(&self) -> bool {
         match self {
             Self::Absent => true,

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use crate::{error::HostError, programs::Programs};
 
-/// Whether it is installed and not systemd's, which needs systemd-resolved.
+/// Returns whether it is installed and not systemd's, which needs systemd-resolved.
 pub(super) fn is_installed(programs: &Programs) -> bool {
     let real = programs.find("resolvconf").map(fs::canonicalize);
     real.is_some_and(|real| real.is_ok_and(|real| !real.ends_with("resolvectl")))

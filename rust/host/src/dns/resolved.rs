@@ -42,7 +42,7 @@ impl Bus {
         asked.await.unwrap_or(false)
     }
 
-    /// Whether systemd-resolved is running in our network namespace.
+    /// Returns whether systemd-resolved is running in our network namespace.
     pub(super) async fn has_resolved_here(&mut self) -> bool {
         let asked = async {
             let proxy = DBusProxy::new(self.connection().await?).await?;
@@ -144,7 +144,8 @@ impl Bus {
     }
 }
 
-/// Whether a process is in another network namespace. A process that cannot be seen from here counts as being in ours.
+/// Returns whether a process is in another network namespace. A process that cannot be seen from here counts as being
+/// in ours.
 fn is_elsewhere(process: u32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     match (namespace(&process.to_string()), namespace("thread-self")) {

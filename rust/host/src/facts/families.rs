@@ -79,7 +79,7 @@ pub(super) fn half(desired: &Desired, outside: &[Outside; 2], tunnels: &[u32]) -
     }
 }
 
-/// Whether the kernel has IPv6 and it is not disabled for the interface.
+/// Returns whether the kernel has IPv6 and it is not disabled for the interface.
 fn has_ipv6(interface: &str) -> bool {
     let path = format!("{IPV6}/{interface}/disable_ipv6");
     fs::read_to_string(path).is_ok_and(|value| value.trim() == "0")
@@ -93,13 +93,13 @@ fn interfaces_with_ipv6() -> impl Iterator<Item = String> {
 
 const IPV6: &str = "/proc/sys/net/ipv6/conf";
 
-/// Whether an interface other than a tunnel's has an IPv6 address of the internet.
+/// Returns whether an interface other than a tunnel's has an IPv6 address of the internet.
 fn has_global_ipv6(tunnels: &[u32]) -> bool {
     let text = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
     text.lines().any(|line| is_global_ipv6(line, tunnels))
 }
 
-/// Whether a line of if_inet6 has an address of 2000::/3, of none of these interfaces.
+/// Returns whether a line of if_inet6 has an address of 2000::/3, of none of these interfaces.
 fn is_global_ipv6(line: &str, tunnels: &[u32]) -> bool {
     let mut fields = line.split_whitespace();
     let is_global = fields

@@ -9,12 +9,12 @@ use super::ruleset::Ruleset;
 pub(crate) struct Listing(pub(super) String);
 
 impl Listing {
-    /// Whether the tables do not exist.
+    /// Returns whether the tables do not exist.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the kernel ignores a table.
+    /// Returns whether the kernel ignores a table.
     pub(super) fn is_dormant(&self) -> bool {
         let mut lines = self.0.lines().map(str::trim_start);
         lines.any(|line| line.starts_with("flags") && line.contains("dormant"))

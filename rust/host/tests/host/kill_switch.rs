@@ -37,7 +37,7 @@ fn locked(switch: KillSwitch) -> Desired {
     }
 }
 
-/// Whether a datagram by eth0 leaves the host. `mark` is that of the socket.
+/// Returns whether a datagram by eth0 leaves the host. `mark` is that of the socket.
 fn leaves(scene: &Scene, to: IpAddr, mark: u32) -> bool {
     let send = || {
         let any: IpAddr = match to {

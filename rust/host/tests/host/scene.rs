@@ -155,7 +155,7 @@ impl Scene {
         format!("{kernel}\n{link:?} {content:?} {names:?}")
     }
 
-    /// Whether no journal is left.
+    /// Returns whether no journal is left.
     pub(crate) fn is_clean(&self) -> bool {
         ["run", "lib"].iter().all(|name| {
             let files = fs::read_dir(self.directory.path().join(name));

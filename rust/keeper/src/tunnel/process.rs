@@ -67,12 +67,12 @@ impl Process {
         self.pid
     }
 
-    /// Whether [`Process::end_within`] has seen its end.
+    /// Returns whether [`Process::end_within`] has seen its end.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether it is running.
+    /// Returns whether it is running.
     pub(super) fn is_running(&self) -> bool {
         let mut ends = [PollFd::new(self.end.get_ref().as_fd(), PollFlags::POLLIN)];
         poll(&mut ends, PollTimeout::ZERO).is_ok_and(|ended| ended == 0)

@@ -37,12 +37,12 @@ impl Destination {
     }
 }
 
-/// Whether systemd has connected a stream to its journal (systemd.exec(5)).
+/// Returns whether systemd has connected a stream to its journal (systemd.exec(5)).
 pub(super) fn is_journal(stream: impl AsFd) -> bool {
     env::var("JOURNAL_STREAM").is_ok_and(|journal| is_stream(&journal, stream))
 }
 
-/// Whether a stream is the one of this device and inode number.
+/// Returns whether a stream is the one of this device and inode number.
 fn is_stream(numbers: &str, stream: impl AsFd) -> bool {
     let Some((device, inode)) = numbers.split_once(':') else {
         return false;
@@ -50,14 +50,14 @@ fn is_stream(numbers: &str, stream: impl AsFd) -> bool {
     fstat(stream).is_ok_and(|it| device.parse() == Ok(it.st_dev) && inode.parse() == Ok(it.st_ino))
 }
 
-/// Whether a stream leads to the same file as stdout.
+/// Returns whether a stream leads to the same file as stdout.
 pub(super) fn is_stdout(stream: impl AsFd) -> bool {
     let identity = |file: FileStat| (file.st_dev, file.st_ino, file.st_rdev);
     let stream = fstat(stream).map(identity);
     stream.is_ok() && stream == fstat(io::stdout()).map(identity)
 }
 
-/// Whether a stream is `/dev/null`.
+/// Returns whether a stream is `/dev/null`.
 pub(super) fn is_null(stream: impl AsFd) -> bool {
     fstat(stream).is_ok_and(|it| {
         let is_device = SFlag::from_bits_truncate(it.st_mode).contains(SFlag::S_IFCHR);

@@ -51,7 +51,7 @@ impl Connection {
         &self.stream
     }
 
-    /// Whether messages wait for the other end to read.
+    /// Returns whether messages wait for the other end to read.
     pub fn is_behind(&self) -> bool {
         self.taken < self.output.len()
     }

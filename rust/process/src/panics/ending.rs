@@ -29,12 +29,13 @@ pub async fn let_it_end() {
     }
 }
 
-/// Whether a panic is ending the process. Its line may block: it has a time limit of its own.
+/// Returns whether a panic is ending the process. Its line may block: it has a time limit of its own.
 pub(crate) fn is_ending() -> bool {
     HAS_PANICKED.load(Ordering::SeqCst)
 }
 
-/// Whether the line of another thread's panic is the last one of the log. Removing the files may take a moment longer.
+/// Returns whether the line of another thread's panic is the last one of the log. Removing the files may take a moment
+/// longer.
 pub(crate) fn is_ending_elsewhere() -> bool {
     let panicked = PANICKED.get();
     panicked.is_some_and(|panicked| *panicked != thread::current().id())

@@ -69,7 +69,7 @@ impl Inside {
         WithNames::new(sockets, names).map(Kernel)
     }
 
-    /// Where flows of peers come out, once, if the settings ask for that.
+    /// Returns where flows of peers come out, once, if the settings ask for that.
     pub(super) fn take_inlet(&mut self) -> io::Result<Option<Inlet>> {
         let taken = self.inlet.take();
         let sockets = Arc::new(self.sockets.clone());

@@ -31,7 +31,7 @@ pub(crate) fn rule(listener: Listener, of_all: Access) -> Rule {
     }
 }
 
-/// Whether all listeners can be reached only from this host.
+/// Returns whether all listeners can be reached only from this host.
 pub(crate) fn are_local(forwarding: &Forwarding) -> bool {
     let addresses = forwarding.listeners.iter().flat_map(|it| &*it.addresses);
     let mut ips = addresses.map(|at| at.ip().to_canonical());

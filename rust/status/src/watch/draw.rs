@@ -115,7 +115,7 @@ fn indented(text: &str) -> Paragraph<'_> {
     Paragraph::new(text).wrap(Wrap { trim: true }).block(block)
 }
 
-/// How many lines a text gets: the most if it does not fit into one.
+/// Returns how many lines a text gets: the most if it does not fit into one.
 fn lines(text: &str, width: u16) -> u16 {
     match text.chars().count() {
         0 => 0,

@@ -34,8 +34,8 @@ pub(in super::super) struct Response {
 }
 
 impl Question {
-    /// Whether the server's own bytes are to be the answer: the client asks for signatures or for the server's word on
-    /// them, or for records of a type that is known by its number alone (RFC 3597).
+    /// Returns whether the server's own bytes are to be the answer: the client asks for signatures or for the server's
+    /// word on them, or for records of a type that is known by its number alone (RFC 3597).
     pub(in super::super) fn passes(&self) -> bool {
         let kind = self.query.query_type();
         let is_opaque = matches!(kind, RecordType::Unknown(_));
@@ -212,8 +212,8 @@ impl Response {
         self.edns.is_some()
     }
 
-    /// Whether its server only refers to those of a zone, so that it looks no names up: there are some, and neither an
-    /// answer nor a start of authority (RFC 2308, section 2.2).
+    /// Returns whether its server only refers to those of a zone, so that it looks no names up: there are some, and
+    /// neither an answer nor a start of authority (RFC 2308, section 2.2).
     pub(in super::super) fn is_referral(&self) -> bool {
         let [_, _, _, _, _, _, 0, 0, high, low, ..] = self.bytes[..] else {
             return false;

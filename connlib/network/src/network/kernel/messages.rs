@@ -298,7 +298,7 @@ fn send_pieces(
     Ok(sent?)
 }
 
-/// Whether datagrams from a socket, to an address or to the one that it is connected to, are of IPv6.
+/// Returns whether datagrams from a socket, to an address or to the one that it is connected to, are of IPv6.
 fn is_ipv6(socket: BorrowedFd<'_>, to: Option<SocketAddr>) -> io::Result<bool> {
     if let Some(to) = to {
         return Ok(to.is_ipv6());
@@ -332,7 +332,7 @@ fn ipv6_info(from: Option<IpAddr>) -> libc::in6_pktinfo {
     }
 }
 
-/// Whether the kernel knows `UDP_SEGMENT`. One before 4.18 would ignore it, and send one long datagram.
+/// Returns whether the kernel knows `UDP_SEGMENT`. One before 4.18 would ignore it, and send one long datagram.
 fn can_segment(socket: BorrowedFd<'_>) -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| getsockopt(&socket, UdpGsoSegment).is_ok())

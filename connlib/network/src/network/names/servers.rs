@@ -177,7 +177,7 @@ fn length(found: &Result<Lookup, NetError>) -> usize {
     encoded.map_or(usize::from(u16::MAX), |it| it.len())
 }
 
-/// Whether nothing has come from a server.
+/// Returns whether nothing has come from a server.
 fn is_silence(error: &NetError) -> bool {
     matches!(
         error,
@@ -185,13 +185,13 @@ fn is_silence(error: &NetError) -> bool {
     )
 }
 
-/// Whether another server would know no better: there is no such name, or it has no such records.
+/// Returns whether another server would know no better: there is no such name, or it has no such records.
 fn is_final(error: &NetError) -> bool {
     matches!(error, NetError::Dns(DnsError::NoRecordsFound(_)))
 }
 
-/// Whether a server only refers to those of a zone, so that it looks no names up: there are some, and no start of
-/// authority (RFC 2308, section 2.2).
+/// Returns whether a server only refers to those of a zone, so that it looks no names up: there are some, and no start
+/// of authority (RFC 2308, section 2.2).
 fn is_referral(error: &NetError) -> bool {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => {

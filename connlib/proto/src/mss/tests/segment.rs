@@ -124,7 +124,7 @@ pub(super) fn claiming(mut packet: Vec<u8>, len: usize) -> Vec<u8> {
     packet
 }
 
-/// Whether the TCP checksum is right; the two zeros of ones' complement are equal.
+/// Returns whether the TCP checksum is right; the two zeros of ones' complement are equal.
 pub(super) fn is_right(packet: &[u8]) -> bool {
     let (source, destination, at) = match packet[0] >> 4 {
         4 => (

@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Whether both streams have arrived with their ends, and both ends were acknowledged.
+    /// Returns whether both streams have arrived with their ends, and both ends were acknowledged.
     pub(super) fn is_complete(&self) -> bool {
         let is_sent = self.acknowledged == self.length + 1 && self.has_read_end;
         is_sent && self.is_shut && self.arrived == self.written + 1

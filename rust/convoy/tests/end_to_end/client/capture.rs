@@ -113,7 +113,7 @@ impl Seen {
         CLIENT.contains(&self.from.to_string().as_str())
     }
 
-    /// Whether it is a packet in the clear that belongs into the tunnel.
+    /// Returns whether it is a packet in the clear that belongs into the tunnel.
     pub(super) fn is_inner(&self) -> bool {
         let is_inner = |address: IpAddr| {
             let address = address.to_string();
@@ -122,19 +122,19 @@ impl Seen {
         is_inner(self.from) || is_inner(self.to)
     }
 
-    /// Whether it is a datagram of the tunnel's.
+    /// Returns whether it is a datagram of the tunnel's.
     pub(super) fn is_datagram(&self) -> bool {
         let is_to_server = SERVERS.contains(&self.to.to_string().as_str());
         self.is_from_client() && is_to_server && self.udp == Some(WIREGUARD)
     }
 
-    /// Whether the kernel tells the server that nobody has the tunnel's port, as between two of its processes.
+    /// Returns whether the kernel tells the server that nobody has the tunnel's port, as between two of its processes.
     pub(super) fn is_refusal(&self) -> bool {
         let is_to_server = SERVERS.contains(&self.to.to_string().as_str());
         self.is_from_client() && is_to_server && self.is_icmpv4
     }
 
-    /// Whether a closed kill switch must have dropped it: it is in the clear, and neither a look-up of the
+    /// Returns whether a closed kill switch must have dropped it: it is in the clear, and neither a look-up of the
     /// endpoint's name nor what keeps the link itself working.
     pub(super) fn is_leak(&self) -> bool {
         let is_ours = self.is_from_client() || self.is_inner();

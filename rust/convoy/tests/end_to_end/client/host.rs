@@ -25,7 +25,7 @@ impl World {
         );
     }
 
-    /// Whether one ping is answered within [`PATIENCE`].
+    /// Returns whether one ping is answered within [`PATIENCE`].
     pub(super) fn answers(&self, address: &str) -> bool {
         let mut ping = self.client.command("ping");
         let ping = ping.args(["-n", "-c1", "-W", PATIENCE, address]).output();

@@ -83,7 +83,7 @@ impl Liar {
         *self.state.says.lock().unwrap() = says;
     }
 
-    /// How many questions it got.
+    /// Returns how many questions it got.
     pub(super) fn questions(&self) -> usize {
         self.state.asked.load(Ordering::Relaxed)
     }

@@ -65,7 +65,7 @@ impl NameServer {
         self.has_logged(READ, before + 1);
     }
 
-    /// How often it was asked for this name.
+    /// Returns how often it was asked for this name.
     pub(super) fn questions(&self, name: &str) -> usize {
         let log = self.log();
         let is_question = |line: &&str| line.contains(": query[") && line.contains(name);

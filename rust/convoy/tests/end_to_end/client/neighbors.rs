@@ -202,7 +202,7 @@ fn rules(world: &World) -> String {
     world.shell("nft list table ip nat; nft list table ip filter")
 }
 
-/// Whether one ping of a container's to any of these is answered within a second.
+/// Returns whether one ping of a container's to any of these is answered within a second.
 fn answers(container: &Namespace, addresses: &[&str]) -> bool {
     let ping = |address: &&str| {
         let mut ping = container.command("ping");
@@ -228,7 +228,7 @@ fn leaks_nothing(capture: &Capture, when: &str) {
     assert!(leaks.is_empty(), "{when}: {leaks:?}");
 }
 
-/// Whether it belongs into the tunnel, or comes from a container without masquerading.
+/// Returns whether it belongs into the tunnel, or comes from a container without masquerading.
 fn is_leak(packet: &Seen) -> bool {
     packet.is_leak() || packet.from.to_string().starts_with("172.1")
 }

@@ -211,7 +211,7 @@ fn is_probed(world: &World, outcome: &str) {
     assert!(eventually(DEADLINE, has_ended).is_some(), "no {outcome}");
 }
 
-/// How many probes have begun.
+/// Returns how many probes have begun.
 fn probes(world: &World) -> usize {
     world.log().matches("Probing the path").count()
 }

@@ -138,7 +138,7 @@ fn a_gateway_that_answers_nonsense_forwards_nothing_and_the_status_says_why() {
     hooks_said(&world, "up 0\ndown 0\ngone 0\n");
 }
 
-/// Whether the next supervisor would find this port.
+/// Returns whether the next supervisor would find this port.
 fn is_noted(world: &World, port: u16) -> Option<()> {
     let state = fs::read_to_string(world.client.run_directory().join("convoy/wg0.state"));
     let state = state.unwrap_or_default();

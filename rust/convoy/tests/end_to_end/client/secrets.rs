@@ -92,7 +92,7 @@ fn forms(key: &[u8; 32]) -> Vec<String> {
     halves.into()
 }
 
-/// Where a key might be: what commands wrote, our files, and what others see of our processes.
+/// Returns where a key might be: what commands wrote, our files, and what others see of our processes.
 pub(super) fn everything(world: &World) -> Vec<(String, String)> {
     let mut all = vec![("log".to_owned(), world.log())];
     for name in ["convoy", "lib/convoy"] {

@@ -217,7 +217,7 @@ fn fails_by(world: &World, expected: &str) {
     );
 }
 
-/// Whether a program other than the tunnel reaches the TURN server, past all routes.
+/// Returns whether a program other than the tunnel reaches the TURN server, past all routes.
 fn connects(world: &World) -> bool {
     let connect = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();

@@ -108,7 +108,7 @@ impl Pair {
         self.shell(&format!("ping -c 1 -W 60 {to}"));
     }
 
-    /// Whether the other end answers a ping within a second.
+    /// Returns whether the other end answers a ping within a second.
     pub(super) fn answers(&self) -> bool {
         match self.role {
             Role::ConvoyToKernel => traffic::answers(&self.left, right_v4()),

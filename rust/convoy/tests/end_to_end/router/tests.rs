@@ -193,7 +193,7 @@ fn seen_by(from: &UdpSocket, server: &UdpSocket) -> SocketAddr {
     source_of(server, from, to).expect("nothing arrives")
 }
 
-/// Whether a packet from `from` to `to` reaches `by`.
+/// Returns whether a packet from `from` to `to` reaches `by`.
 fn hears(by: &UdpSocket, from: &UdpSocket, to: SocketAddr) -> bool {
     source_of(by, from, to).is_some()
 }

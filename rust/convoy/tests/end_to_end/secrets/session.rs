@@ -102,7 +102,7 @@ impl Peer {
         noise
     }
 
-    /// Whether the daemon has sent a packet since.
+    /// Returns whether the daemon has sent a packet since.
     pub(super) fn has_received_data(&self) -> bool {
         let mut datagram = [0; 2_048];
         let shortly = Some(Duration::from_millis(100));

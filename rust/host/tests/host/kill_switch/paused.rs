@@ -146,7 +146,7 @@ fn closes(switch: KillSwitch, goes: impl AsyncFnOnce(Host) -> Result<(), HostErr
     opens(&scene);
 }
 
-/// Whether a datagram without the mark leaves.
+/// Returns whether a datagram without the mark leaves.
 fn passes(scene: &Scene) -> bool {
     let router: IpAddr = [192, 168, 1, 1].into();
     leaves(scene, router, 0)

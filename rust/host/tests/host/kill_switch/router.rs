@@ -21,7 +21,7 @@ use crate::scene::{PATIENCE, Scene};
 /// Time for a connection that is to fail: one that succeeds takes none.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Whether a connection from a socket with this mark succeeds.
+/// Returns whether a connection from a socket with this mark succeeds.
 fn connects(scene: &Scene, to: SocketAddrV4, mark: u32, patience: Duration) -> bool {
     let connects = || {
         let family = (AddressFamily::Inet, SockType::Stream);

@@ -151,7 +151,7 @@ async fn a_port_noted_by_an_older_version_is_known_by_its_number_alone() {
     assert!(is_deletion(router.heard().last().unwrap()));
 }
 
-/// Whether a port that the router has granted is deleted when it is withdrawn.
+/// Returns whether a port that the router has granted is deleted when it is withdrawn.
 async fn deletes(router: &Router) -> bool {
     let (grant, control) = router.ask().await.unwrap().unwrap();
     router.withdraw(grant, control).await;

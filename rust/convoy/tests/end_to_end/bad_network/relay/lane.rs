@@ -92,7 +92,7 @@ impl Lane {
         Some(datagram)
     }
 
-    /// When there is something to send on, if nothing else arrives.
+    /// Returns when there is something to send on, if nothing else arrives.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.waiting.iter();
         waiting.filter_map(|waiting| self.due(waiting)).min()

@@ -18,12 +18,12 @@ impl World {
         self.write("wireguard/wg0.conf", text);
     }
 
-    /// How an unmarked packet to the address leaves; what ip(8) says if it does not.
+    /// Returns how an unmarked packet to the address leaves; what ip(8) says if it does not.
     fn way(&self, to: &str) -> String {
         self.shell(&format!("ip route get {to} 2>&1 || true"))
     }
 
-    /// How a datagram of the tunnel's to the address leaves.
+    /// Returns how a datagram of the tunnel's to the address leaves.
     fn marked_way(&self, to: &str) -> String {
         let mark = self.shell("wg show wg0 fwmark");
         self.shell(&format!(

@@ -65,7 +65,7 @@ impl Leaks {
         }
     }
 
-    /// Whether something has leaked since the last call of any of these.
+    /// Returns whether something has leaked since the last call of any of these.
     fn any(&self) -> bool {
         let has_leaked = |cable: &Capture| cable.seen().iter().any(Seen::is_leak);
         self.cables.iter().any(has_leaked)

@@ -109,7 +109,7 @@ fn under_unfinished_connections(
     place.world.shell_at(hostile, "nft delete table ip t");
 }
 
-/// Whether the backlog of a port of the kernel's in the gateway's namespace is full.
+/// Returns whether the backlog of a port of the kernel's in the gateway's namespace is full.
 fn is_full_of_kernel(port: u16) -> impl Fn() -> bool {
     move || {
         let pending = inside(&format!(

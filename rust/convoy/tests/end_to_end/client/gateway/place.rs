@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-/// Whether a host answers an echo request.
+/// Returns whether a host answers an echo request.
 pub(in super::super) fn pings(peer: &Namespace, words: &[&str]) -> bool {
     let mut ping = peer.command("ping");
     let ping = ping.args(["-n", "-c1", "-W1"]).args(words);

@@ -282,7 +282,7 @@ impl Friends {
         (place, joined)
     }
 
-    /// Where friends reach a server that has these addresses.
+    /// Returns where friends reach a server that has these addresses.
     fn at(&self, joined: Joined) -> SocketAddr {
         match self.families {
             Families::Both => (joined.v4, 3478).into(),

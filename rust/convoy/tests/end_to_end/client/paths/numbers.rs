@@ -227,8 +227,8 @@ impl Tally {
             .collect()
     }
 
-    /// Whether each number arrived once and, but for one switch to a faster path, in order: only what the former path
-    /// still carried was overtaken, by nothing but what the new one carries.
+    /// Returns whether each number arrived once and, but for one switch to a faster path, in order: only what the
+    /// former path still carried was overtaken, by nothing but what the new one carries.
     fn is_in_order_on_each_path(&self) -> bool {
         let (overtaken, mut all) = (self.overtaken(), self.arrived.clone());
         all.sort_unstable();

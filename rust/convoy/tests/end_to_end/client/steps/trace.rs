@@ -59,7 +59,7 @@ pub(super) fn text(world: &World) -> String {
     fs::read_to_string(path(world)).unwrap_or_default()
 }
 
-/// Whether the process has stopped.
+/// Returns whether the process has stopped.
 pub(super) fn has_stopped(world: &World) -> bool {
     text(world).contains(STOPPED)
 }

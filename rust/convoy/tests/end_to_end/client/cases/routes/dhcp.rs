@@ -38,7 +38,7 @@ fn the_ports_of_dhcp_lead_only_to_servers_on_the_link() {
     assert!(!leaves(&world, "0.0.0.0:68", "198.51.100.7:67"));
 }
 
-/// Whether the kernel lets a datagram out by the cable.
+/// Returns whether the kernel lets a datagram out by the cable.
 fn leaves(world: &World, from: &str, to: &str) -> bool {
     let send = || {
         // A child that another test forks has a copy of the last one until it executes its program.
