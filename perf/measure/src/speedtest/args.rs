@@ -76,6 +76,10 @@ pub struct SpeedtestArgs {
     #[arg(long, value_name = "WHEN", value_parser = AUTO_ON_OFF, group = "here")]
     udp_gro: Option<String>,
 
+    /// Passed to the daemons: which implementation seals and opens packets
+    #[arg(long, value_name = "WHICH", value_parser = ["auto", "ring"], group = "here")]
+    aead: Option<String>,
+
     /// Passed to the daemons: most packets in one batch
     #[arg(long, value_name = "PACKETS", group = "here")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=50))]
@@ -160,6 +164,7 @@ impl SpeedtestArgs {
             ("--gso", self.gso.clone()),
             ("--tun-offload", self.tun_offload.clone()),
             ("--udp-gro", self.udp_gro.clone()),
+            ("--aead", self.aead.clone()),
             ("--batch", self.batch.map(|batch| batch.to_string())),
         ];
         let given = switches
@@ -230,7 +235,7 @@ mod tests {
         let veth_gso = |line| parse(line).unwrap().veth_gso();
         assert!(veth_gso("") && !veth_gso("--loss 0.5"));
         assert!(veth_gso("--loss 0.5 --veth-gso on") && !veth_gso("--veth-gso off"));
-        let passed_through = "--gso off --tun-offload on --batch 7";
+        let passed_through = "--gso off --tun-offload on --aead ring --batch 7";
         assert_eq!(
             parse(passed_through).unwrap().switches().join(" "),
             passed_through

@@ -222,6 +222,37 @@ fn an_interface_name_is_not_a_path() {
     }
 }
 
+#[cfg(feature = "measure")]
+#[test]
+fn every_command_of_the_documents_is_accepted() {
+    let documents = [
+        include_str!("../../../../README.md"),
+        include_str!("../../../README.md"),
+        include_str!("../../../../perf/README.md"),
+        include_str!("../../../../benches/README.md"),
+    ];
+    let mut commands = 0;
+    for line in documents.iter().flat_map(|it| it.lines()) {
+        // A line of a listing, or code within a sentence.
+        let listed = line.split(" #").next().map(str::trim).into_iter();
+        let quoted = line.split('`').skip(1).step_by(2);
+        for code in listed.chain(quoted) {
+            let code = code.trim_start_matches("sudo ");
+            let code = code.split(" | ").next().unwrap();
+            let is_pattern = code.contains('…') || code.contains("IFACE");
+            let words = code.strip_prefix("convoy ").filter(|_| !is_pattern);
+            let Some(words) = words else { continue };
+            let words: Vec<_> = words.split_whitespace().collect();
+            if let Err(error) = parse(&words) {
+                let lacks = ErrorKind::MissingRequiredArgument;
+                assert_eq!(error.kind(), lacks, "{code}: {error}");
+            }
+            commands += 1;
+        }
+    }
+    assert!(commands > 40, "{commands}");
+}
+
 fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
     Cli::try_parse_from([&["convoy"], args].concat())
 }

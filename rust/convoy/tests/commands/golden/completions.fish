@@ -195,6 +195,8 @@ off\t''"
 complete -c convoy -n "__fish_convoy_using_subcommand speedtest" -l udp-gro -d 'Passed to the daemons: several datagrams in one receive' -r -f -a "auto\t''
 on\t''
 off\t''"
+complete -c convoy -n "__fish_convoy_using_subcommand speedtest" -l aead -d 'Passed to the daemons: which implementation seals and opens packets' -r -f -a "auto\t''
+ring\t''"
 complete -c convoy -n "__fish_convoy_using_subcommand speedtest" -l batch -d 'Passed to the daemons: most packets in one batch' -r
 complete -c convoy -n "__fish_convoy_using_subcommand speedtest" -l mtu -d 'MTU of the tunnel; the veth\'s MTU is raised if necessary' -r
 complete -c convoy -n "__fish_convoy_using_subcommand speedtest" -l peers -d 'Peers of each daemon, 1 to 10,000. All but one are configured with their own keys and addresses, but stay idle' -r
