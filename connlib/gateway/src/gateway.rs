@@ -1,4 +1,4 @@
-//! Ends peers' flows here, and goes on with sockets of the host.
+//! Ends peers' flows here, and continues them with sockets of the host.
 
 use std::{future::poll_fn, net::IpAddr, sync::Arc};
 

@@ -1,12 +1,12 @@
-//! A gateway that needs no root: flows of peers end here and go on as connections and datagrams of this host.
+//! Rootless NAT: ends peers' flows here and opens them again from sockets of this host.
 //!
 //! ```text
-//!  peers ═ tunnel ═ engine ── what begins a flow: inlet ──▶ Gateway ──▶ connects to the target
+//!  peers ═ tunnel ═ engine ── new flows: inlet ───────────▶ Gateway ──▶ connects to the target
 //!                       └──── the flow itself: its end inside ◀── relay ──▶ a socket of this host
 //! ```
 //!
-//! 1. A [`Gateway`] gets what begins a flow from the [`Inlet`] of an engine, and ends inside that have the target's
-//!    address. The target is asked first, and the peer hears what it answers.
+//! 1. A [`Gateway`] takes packets that open a flow from an engine's [`Inlet`], and makes an end inside that has the
+//!    target's address. It connects to the target first, and tells the peer what the target answers.
 //! 2. A [`Policy`](convoy_network::policy::Policy) decides which targets a peer may reach; [`Own`](convoy_network::own::Own) tells it this host's addresses.
 //! 3. [`Shares`](convoy_network::shares::Shares) divide what the gateway can hold among the
 //!    [`Peers`](convoy_network::peers::Peers).

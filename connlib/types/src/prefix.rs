@@ -23,9 +23,9 @@ pub struct Prefix {
 /// The bits in front of an IPv4 address that is mapped to IPv6.
 const MAPPED: u8 = 96;
 
-/// Text that is no prefix.
+/// Text that does not parse as a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no prefix: write an address and a length, such as 10.0.0.0/8 or fd00::/8")]
+#[error("invalid prefix `{0}`: write an address and a length, such as 10.0.0.0/8 or fd00::/8")]
 pub struct InvalidPrefix(pub String);
 
 impl Prefix {

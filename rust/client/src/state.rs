@@ -123,7 +123,7 @@ impl State {
         match read(&path) {
             Ok(state) => state,
             Err(error) => {
-                warn!("{error:#}; going on without it");
+                warn!("{error:#}; continuing without it");
                 None
             }
         }

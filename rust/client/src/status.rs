@@ -157,7 +157,7 @@ fn status_at(name: &InterfaceName, control: &Path) -> anyhow::Result<Option<Stat
     match ask(control, &Request::Status) {
         Ok(Reply::Status(status)) => Ok(Some(*status)),
         Ok(Reply::Failed { reason }) => bail!("{name}: {reason}"),
-        Ok(Reply::Done { .. }) => bail!("{name}: the supervisor's answer is no status"),
+        Ok(Reply::Done { .. }) => bail!("{name}: unexpected reply from the supervisor"),
         Err(AskError::NoSupervisor) if control == places::control(name) => without_supervisor(name),
         // A tunnel without root leaves nothing behind.
         Err(AskError::NoSupervisor) => Ok(None),

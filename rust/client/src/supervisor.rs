@@ -68,7 +68,7 @@ pub(crate) struct Wanted {
     pub(crate) program: PathBuf,
     pub(crate) config: Config,
     pub(crate) daemon: DaemonArgs,
-    /// Whether to take the interface over from wg-quick.
+    /// Whether to adopt the interface from wg-quick.
     pub(crate) adopts: bool,
     /// Output for warnings and hooks until the tunnel is up.
     pub(crate) terminal: Option<Terminal>,
@@ -134,7 +134,7 @@ fn not_up(
     };
     match ending {
         Ending::LeftRunning => anyhow!(
-            "{cause:#}\nthe tunnel {name}, which was up, goes on without a supervisor (fix: mend this, then \
+            "{cause:#}\nthe tunnel {name}, which was up, continues without a supervisor (fix: mend this, then \
              `convoy up` again)"
         ),
         Ending::NotUp {
@@ -156,7 +156,7 @@ struct Supervisor {
     program: PathBuf,
     config: Config,
     daemon: DaemonArgs,
-    /// Whether to take the interface over from wg-quick.
+    /// Whether to adopt the interface from wg-quick.
     adopts: bool,
     /// The waiting command, to which the supervisor reports that the tunnel is up.
     parent: Option<Parent>,

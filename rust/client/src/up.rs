@@ -102,7 +102,7 @@ fn run(path: PathBuf, args: &UpArgs, parent: &mut Option<Parent>) -> anyhow::Res
     };
     // Orphans of hooks become children of this process, so that it can kill them.
     if let Err(error) = prctl::set_child_subreaper(true) {
-        warn!("cannot adopt what hooks leave: {error}");
+        warn!("cannot end processes that hooks leave running: {error}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -134,7 +134,7 @@ pub struct PortForward {
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// The peers' flows to other addresses that go on outside.
+/// NAT of the peers' flows to other addresses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nat {
     /// `Nat`: whether any do, by sockets of the user; false if absent.

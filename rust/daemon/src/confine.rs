@@ -58,10 +58,10 @@ fn confine_to(kept: &[Capability]) -> anyhow::Result<()> {
         "Dropped the other capabilities"
     );
     if let Err(error) = files::deny() {
-        debug!("Cannot deny files by Landlock, going on without: {error:#}");
+        debug!("Cannot deny files by Landlock, continuing without: {error:#}");
     }
     if let Err(error) = system_calls::restrict() {
-        warn!("cannot restrict system calls, going on without: {error:#}");
+        warn!("cannot restrict system calls, continuing without: {error:#}");
     }
     Ok(())
 }

@@ -359,9 +359,9 @@ impl<T: Handshakes> Supervised<T> {
 
     async fn lose(&mut self, reason: &Lost) {
         match reason {
-            Lost::Closed => info!("the supervisor is gone; the tunnel goes on without one"),
+            Lost::Closed => info!("the supervisor is gone; the tunnel continues without one"),
             _ => warn!(
-                "the connection to the supervisor ends, the tunnel goes on without one: {reason}"
+                "the connection to the supervisor ends, the tunnel continues without one: {reason}"
             ),
         }
         self.forget_supervisor().await;

@@ -51,7 +51,7 @@ pub(super) fn judge(tried: &Trials) -> [Finding; 2] {
 fn judge_namespace(tried: &Result<(), NamespaceError>) -> Finding {
     const ID: &str = "nat";
     let Err(error) = tried else {
-        return Finding::ok(ID, "Peers' flows can go on as sockets of this user.");
+        return Finding::ok(ID, "Peers' flows can be forwarded by sockets of this user.");
     };
     let (reason, fix) = match error {
         NamespaceError::User { fix, source } => {

@@ -10,7 +10,7 @@ use crate::{elsewhere::NetworkNamespace, programs::HANGS};
 #[derive(Debug, Error)]
 pub enum HostError {
     /// Not an interface name.
-    #[error("`{0}` is no interface name: use 1 to 15 letters, digits or any of _=+.-")]
+    #[error("invalid interface name `{0}`: use 1 to 15 letters, digits or any of _=+.-")]
     Name(String),
     /// The interface does not exist.
     #[error("interface {0} does not exist in this network namespace: start the tunnel first")]

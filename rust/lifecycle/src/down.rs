@@ -35,7 +35,7 @@ pub enum Ending {
         /// Whether the kill switch was closed before, and stays so.
         keeps_kill_switch: bool,
     },
-    /// A step on the way up failed; the tunnel that ran before goes on without a supervisor.
+    /// A step on the way up failed; the tunnel that ran before continues without a supervisor.
     LeftRunning,
 }
 

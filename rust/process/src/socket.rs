@@ -63,7 +63,7 @@ pub fn ensure_bindable(path: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot listen on {}", path.display());
     match fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(()),
-        Ok(_) => bail!("{}: something that is no socket is there", context()),
+        Ok(_) => bail!("{}: the file exists and is not a socket", context()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(context),
     }

@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
     pub(crate) engine: EngineChoice,
     /// Listeners of the file and of the command line.
     pub(crate) forwardings: Vec<Forwarding>,
-    /// Which flows of peers go on outside; `None` if none do.
+    /// Flows of peers that are forwarded outside; `None` if none are.
     pub(crate) gateway: Option<gateway::Wanted>,
     /// Bytes of a connection's buffer.
     pub(crate) buffer: Option<usize>,

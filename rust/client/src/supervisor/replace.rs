@@ -45,7 +45,10 @@ impl Supervisor {
             let changed = self.reload().await;
             changed.context("cannot make what the configuration says now")?;
         }
-        info!("Becoming {}, as it is now", self.program.display());
+        info!(
+            "Restarting as the version of {} that is installed now",
+            self.program.display()
+        );
         let mut command = process::Command::new(&self.program);
         command
             .arg0(env::args_os().next().unwrap_or_else(|| "convoy".into()))

@@ -206,7 +206,7 @@ impl Supervisor {
     /// Lets wg-quick take its tunnel down.
     pub(super) async fn take_from_wg_quick(&self) -> anyhow::Result<()> {
         let name = &self.config.name;
-        info!("Taking {name} over from wg-quick");
+        info!("Adopting {name} from wg-quick");
         wg_quick::take_down(&self.path).await?;
         ensure!(!owner::exists(name), "wg-quick has left {name} behind");
         Ok(())

@@ -39,9 +39,9 @@ struct Newcomer {
 /// Reason why a newcomer is turned away.
 #[derive(Debug, thiserror::Error)]
 enum Stranger {
-    #[error("it does not introduce itself")]
+    #[error("no greeting in time")]
     Silent,
-    #[error("it speaks out of turn")]
+    #[error("an unexpected message")]
     Unasked,
     #[error(transparent)]
     Lost(#[from] Lost),
