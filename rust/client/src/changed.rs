@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use convoy_config::{Config, Given};
+use convoy_config::Config;
 use convoy_daemon::places;
 use convoy_desired::configuration_of;
 use convoy_uapi::listing::RunningDevice;
 use tracing::warn;
 
-use super::state;
+use super::{given::Given, state};
 
 /// A snapshot of a tunnel, with the values that its file had given it.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ pub mod args;
 mod changed;
 pub mod down;
 pub mod follow;
+mod given;
 mod hooks;
 mod lock;
 pub mod log;

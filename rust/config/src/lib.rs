@@ -55,7 +55,6 @@ mod file_text;
 mod forward;
 #[cfg(test)]
 mod fuzz;
-mod given;
 mod key;
 mod key_file;
 mod keys;
@@ -98,7 +97,6 @@ pub use forward::{
     AccessLists, Forwarding, Imported, Listener, Offer, Side, UserPassword, import_rinetd,
     parse_listener, parse_prefix, read_forwarding, read_login,
 };
-pub use given::Given;
 pub use key::Key;
 pub use keys::{of_tunnel as keys, parse_stun_server};
 pub use loaded::Loaded;

@@ -4,16 +4,12 @@
 use std::collections::{HashMap, HashSet};
 
 use blake2::{Blake2s256, Digest as _};
-use convoy_types::{Prefix, PublicKey};
-
-use crate::{
-    base64::{decode_key, encode_key},
-    config::{Config, Peer},
-};
+use convoy_config::{Config, Peer, decode_key, encode_key};
+use convoy_proto::config::{Prefix, PublicKey};
 
 /// Settings that a configuration gave a tunnel. Digests replace secrets, so it may be kept in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub(crate) struct Given {
     private_key: Digest,
     listen_port: u16,
     peers: HashMap<PublicKey, GivenPeer>,
@@ -36,8 +32,7 @@ const HEAD: &str = "convoy-given 1";
 
 impl Given {
     /// Summarises `config`.
-    #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let it = &config.interface;
         let peers = config.peers.iter();
         Self {
@@ -51,8 +46,7 @@ impl Given {
 
     /// `new` with what differs between `running` and this, as somebody else has changed it there, unless `new` changes
     /// the same.
-    #[must_use]
-    pub fn merged(&self, new: &Config, running: &Config) -> Config {
+    pub(crate) fn merged(&self, new: &Config, running: &Config) -> Config {
         let wanted = Self::of(new);
         let found = Self::of(running);
         let mut merged = new.clone();
@@ -100,13 +94,12 @@ impl Given {
     }
 
     /// As if the file had not had a private key.
-    pub fn forget_private_key(&mut self) {
+    pub(crate) fn forget_private_key(&mut self) {
         self.private_key = Digest::default();
     }
 
     /// The text of a file, which contains no secret.
-    #[must_use]
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{HEAD}\n{} {}\n", self.private_key.text(), self.listen_port);
         for (key, peer) in &self.peers {
             let prefixes = peer.allowed_ips.iter();
@@ -123,8 +116,7 @@ impl Given {
     }
 
     /// Parses what [`Given::to_text`] has made; `None` if it is something else.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         if lines.next()? != HEAD {
             return None;

@@ -1,7 +1,9 @@
-use convoy_types::{PresharedKey, PrivateKey};
+use std::fs;
+
+use convoy_config::Located;
+use convoy_proto::config::{PresharedKey, PrivateKey};
 
 use super::*;
-use crate::{Located, fuzz::empty};
 
 #[test]
 fn what_the_file_does_not_say_stays_as_somebody_has_set_it() {
@@ -101,6 +103,13 @@ fn config(key: Option<u8>, peers: &[(u8, &str)]) -> Config {
         config.peers.push(peer);
     }
     config
+}
+
+fn empty() -> Config {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wg0.conf");
+    fs::write(&path, "[Interface]\n").unwrap();
+    convoy_config::read(&path).unwrap().config
 }
 
 fn same(one: &Config, other: &Config) {
