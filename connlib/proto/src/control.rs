@@ -1,5 +1,4 @@
-//! Control datagrams: handshake messages, cookie replies and keepalives, which are sent ahead of bulk
-//! data.
+//! Control datagrams: handshake messages, cookie replies and keepalives, which are sent ahead of bulk data.
 
 use std::{
     collections::VecDeque,

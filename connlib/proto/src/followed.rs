@@ -29,8 +29,7 @@ pub struct PeerEvent {
 pub enum Outcome {
     /// It is complete.
     Answered,
-    /// An initiation got no answer for 5 s, or the peer called again as if it had not heard the answer to its last
-    /// one.
+    /// An initiation got no answer for 5 s, or the peer called again as if it had not heard the answer to its last one.
     Unanswered,
     /// Nor did the last attempt: no other follows by itself.
     GivenUp,

@@ -72,8 +72,7 @@ impl Node {
         }
     }
 
-    /// Lists some peers or, of a peer with very many allowed IPs, some of these. Returns whether all are
-    /// there.
+    /// Lists some peers or, of a peer with very many allowed IPs, some of these. Returns whether all are there.
     pub fn snapshot_slice(&mut self, listing: &mut Listing) -> bool {
         let mut block = Vec::with_capacity(SLICE);
         let mut peers = 0;

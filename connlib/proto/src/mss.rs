@@ -55,8 +55,7 @@ pub(crate) struct MssClamp {
 }
 
 impl MssClamp {
-    /// Lowers the MSS that `packet` announces, and updates the TCP checksum. Bytes behind the IP packet may
-    /// follow.
+    /// Lowers the MSS that `packet` announces, and updates the TCP checksum. Bytes behind the IP packet may follow.
     #[inline]
     pub(crate) fn apply(self, packet: &mut [u8]) {
         if self.concerns(packet) {

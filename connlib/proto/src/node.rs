@@ -147,8 +147,7 @@ impl Node {
         }
     }
 
-    /// Sets the wall-clock time of boot, as the time since the Unix epoch. Initiations carry the wall-clock
-    /// time.
+    /// Sets the wall-clock time of boot, as the time since the Unix epoch. Initiations carry the wall-clock time.
     ///
     /// Ignores a time earlier than the last: peers would take the initiations for replays.
     pub fn set_wall_clock(&mut self, boot: Duration) {

@@ -59,8 +59,7 @@ pub(crate) struct Peer {
     /// The initiation that awaits its response.
     pub(crate) initiation: Option<Initiation>,
     pub(crate) sessions: Sessions,
-    /// The greatest timestamp of an accepted initiation. Initiations up to it are replays, even after a
-    /// change of keys.
+    /// The greatest timestamp of an accepted initiation. Initiations up to it are replays, even after a change of keys.
     pub(crate) greatest_stamp: Tai64n,
     pub(crate) timers: Timers,
     pub(crate) endpoint: Option<Endpoint>,

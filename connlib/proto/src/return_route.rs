@@ -18,8 +18,7 @@ const STRAGGLING: Duration = Duration::from_secs(5);
 /// Answers remembered for each peer: two uplinks with an address of each family.
 const ANSWERS: usize = 4;
 
-/// The way by which a peer's datagrams arrive; an answer about it holds as long as none of these fields
-/// changes.
+/// The way by which a peer's datagrams arrive; an answer about it holds as long as none of these fields changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) to: SocketAddr,

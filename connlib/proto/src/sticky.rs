@@ -15,8 +15,7 @@ use convoy_types::Arrival;
 
 use crate::{node::Node, return_route::Way};
 
-/// Asks whether the route to `to`, from the source address `arrival.address`, leads out by
-/// `arrival.interface`.
+/// Asks whether the route to `to`, from the source address `arrival.address`, leads out by `arrival.interface`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceQuestion {
     peer: usize,
@@ -83,8 +82,7 @@ impl Node {
         self.questions.routes = self.questions.routes.wrapping_add(1);
     }
 
-    /// Call when the source address of datagrams to `to` is gone: the kernel chooses until the peer sends
-    /// again.
+    /// Call when the source address of datagrams to `to` is gone: the kernel chooses until the peer sends again.
     pub fn forget_source(&mut self, to: SocketAddr) {
         for id in self.by_address.peers_at(to) {
             self.peers[id].forget_source();

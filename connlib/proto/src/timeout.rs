@@ -15,8 +15,7 @@ use crate::{
 const PEERS_PER_CALL: usize = 4;
 
 impl Node {
-    /// Handles timers that are due at `now`. If many are due, handles some and returns true: call again
-    /// for the rest.
+    /// Handles timers that are due at `now`. If many are due, handles some and returns true: call again for the rest.
     pub fn handle_timeout(&mut self, now: Duration) -> bool {
         for _ in 0..PEERS_PER_CALL {
             let Some((at, id)) = self.deadlines.pop(now) else {

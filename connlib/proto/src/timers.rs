@@ -12,8 +12,7 @@ pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Least time between two initiations, for whatever reason: a peer drops one that comes within 20 ms of another,
 /// and no longer takes the answer to the other.
 const BETWEEN_INITIATIONS: Duration = Duration::from_millis(40);
-/// Bound of the attempts at a handshake: with the reference's counting they end after 20 initiations, about
-/// 100 s.
+/// Bound of the attempts at a handshake: with the reference's counting they end after 20 initiations, about 100 s.
 pub(crate) const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 /// Silence after which a keepalive acknowledges received data.
 pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,8 +102,7 @@ impl Timers {
         take_due(&mut self.erase, now).then_some(Due::EraseKeys)
     }
 
-    /// Sets the seconds between persistent keepalives; zero turns them off. If they were off, the first is due
-    /// at once.
+    /// Sets the seconds between persistent keepalives; zero turns them off. If they were off, the first is due at once.
     pub(crate) fn set_persistent_keepalive(&mut self, seconds: u16, now: Duration) {
         let turned_on = self.persistent_interval.is_zero() && seconds > 0;
         self.persistent_interval = Duration::from_secs(seconds.into());
