@@ -161,7 +161,9 @@ impl Profiler {
             event: self.event,
             call_graph: self.call_graph,
         };
-        Attachment::start(tool, || (tool.command)(&subject), pids)
+        let attached = Attachment::start(tool, || (tool.command)(&subject), pids);
+        // On a full disk, perf ends without a word.
+        attached.or_else(|error| self.directory.probe().and(Err(error)))
     }
 
     /// Reads what a tool has written, given the gigabytes that passed through the tunnel meanwhile.

@@ -15,6 +15,10 @@ use nix::sys::signal::{Signal, killpg};
 /// Exit status that a shell shows for an interrupted program.
 const INTERRUPTED: i32 = 130;
 
+/// A file that shows whether there is room, and its length: a tool writes more.
+const PROBE: &str = ".probe";
+const PROBE_BYTES: usize = 64 << 10;
+
 /// Directories of unfinished profiles, the inner ones last, and whether they were created for them.
 static UNFINISHED: Mutex<Vec<(PathBuf, bool)>> = Mutex::new(Vec::new());
 /// The tool that runs.
@@ -43,9 +47,15 @@ impl Directory {
         lock(&UNFINISHED).push((path.to_owned(), is_new));
         let directory = Self(path.to_owned());
         // A directory that cannot be written must fail before the load, not after it.
-        directory.write(".probe", b"")?;
-        directory.remove(".probe")?;
+        directory.probe()?;
         Ok(directory)
+    }
+
+    /// Fails if nothing more can be written, as on a full disk.
+    pub(super) fn probe(&self) -> Result<()> {
+        let written = self.write(PROBE, &[0; PROBE_BYTES]);
+        self.remove(PROBE)?;
+        written
     }
 
     pub(super) fn path(&self) -> &Path {
