@@ -35,7 +35,7 @@ impl ProbeBudget {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeerBudget {
     unanswered: Bucket,
-    /// Those answered as well.
+    /// Answered probes count as well.
     all: Bucket,
 }
 

@@ -318,7 +318,7 @@ impl Inner {
         self.told = out.told.unwrap_or(self.told);
     }
 
-    /// Returns whether both ends have closed, and the other one was told so.
+    /// Returns whether both ends have closed, and this one has acknowledged the end of the other.
     pub(super) fn has_acknowledged_end(&self) -> bool {
         self.state() == State::TimeWait && self.end == Some(self.last.1)
     }

@@ -7,7 +7,9 @@ use turn_client_proto::{
     stun::{
         auth::{Feature, LongTermClientAuth, LongTermClientValidation},
         types::attribute::ErrorCode,
-        types::message::{IntegrityAlgorithm, Message, MessageWriteVec, TransactionId},
+        types::message::{
+            IntegrityAlgorithm, Message, MessageHeader, MessageWriteVec, TransactionId,
+        },
         types::prelude::{MessageWrite, MessageWriteExt},
     },
     types::{
@@ -165,11 +167,10 @@ impl Request {
     }
 }
 
-/// Reads the transaction of a STUN message (RFC 8489 §5).
+/// Reads the transaction of a STUN message (RFC 8489 §5) without looking at its attributes.
 pub(crate) fn transaction_of(message: &[u8]) -> Option<TransactionId> {
-    let bytes: &[u8; 12] = message.get(8..)?.first_chunk()?;
-    let bits = bytes.iter().fold(0, |bits, it| bits << 8 | u128::from(*it));
-    Some(TransactionId::from(bits))
+    let header = MessageHeader::from_bytes(message);
+    Some(header.ok()?.transaction_id())
 }
 
 /// Writes the request that ends the allocation, once; `None` before the server has given a nonce.

@@ -104,7 +104,7 @@ pub(crate) fn write(config: &Config, was_edited: bool) -> anyhow::Result<Option<
             let name = &config.name;
             let why = match flaw {
                 None => format!("is not the file that {name} came up with any more"),
-                Some(flaw) => format!("would not be valid with what runs ({flaw})"),
+                Some(flaw) => format!("would not be valid with the running settings ({flaw})"),
             };
             let beside = beside.display();
             Some(format!(

@@ -1,3 +1,20 @@
+/// The methods of a network whose sockets are the host's.
+macro_rules! sockets_of_the_host {
+    () => {
+        fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
+            Box::pin(async move { Kernel(Host).connect(to).await })
+        }
+
+        fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
+            Box::pin(async move { Kernel(Host).listen(at).await })
+        }
+
+        fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
+            Box::pin(async move { Kernel(Host).datagrams(at).await })
+        }
+    };
+}
+
 mod errors;
 mod names;
 mod policy;
@@ -151,15 +168,5 @@ impl Network for Named {
         }
     }
 
-    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
-        Box::pin(async move { Kernel(Host).connect(to).await })
-    }
-
-    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
-        Box::pin(async move { Kernel(Host).listen(at).await })
-    }
-
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
-        Box::pin(async move { Kernel(Host).datagrams(at).await })
-    }
+    sockets_of_the_host!();
 }

@@ -23,7 +23,6 @@ const PART: usize = 64;
 pub(crate) struct TargetCount(Arc<AtomicUsize>);
 
 /// Addresses in the order in which they were last used.
-#[derive(Default)]
 pub(super) struct Targets {
     used: HashMap<SocketAddr, u64>,
     oldest: BTreeMap<u64, SocketAddr>,
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn another_target_than_there_is_room_for_replaces_the_one_that_was_silent_longest() {
-        let mut targets = Targets::default();
+        let mut targets = Targets::of(&TargetCount::default());
         for number in 1..=1024 {
             targets.insert(target(number));
         }

@@ -1,4 +1,4 @@
-//! What a server of `turn-server-proto` needs to serve a client.
+//! A server of `turn-server-proto`, and the repair of its answers that a client needs.
 
 use std::{net::SocketAddr, time::Duration};
 

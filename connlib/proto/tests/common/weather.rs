@@ -1,4 +1,4 @@
-//! What becomes of datagrams between hosts, decided by a seed.
+//! The fate of datagrams between hosts, decided by a seed.
 
 use std::time::Duration;
 

@@ -144,7 +144,7 @@ impl Attachment {
         }
     }
 
-    /// What it has written about errors.
+    /// Reads what it has written about errors.
     fn said(&self) -> Vec<u8> {
         let (mut said, mut file) = (Vec::new(), &self.said);
         // A file in memory can be read.

@@ -88,17 +88,7 @@ impl Network for Threads {
         })
     }
 
-    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
-        self.named.connect(to)
-    }
-
-    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
-        self.named.listen(at)
-    }
-
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
-        self.named.datagrams(at)
-    }
+    sockets_of_the_host!();
 }
 
 #[test]

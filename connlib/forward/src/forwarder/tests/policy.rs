@@ -35,17 +35,7 @@ impl Network for Unaware {
         Box::pin(async { Ok(vec![loopback()]) })
     }
 
-    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
-        Box::pin(async move { Kernel(Host).connect(to).await })
-    }
-
-    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
-        Box::pin(async move { Kernel(Host).listen(at).await })
-    }
-
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
-        Box::pin(async move { Kernel(Host).datagrams(at).await })
-    }
+    sockets_of_the_host!();
 }
 
 #[tokio::test]
@@ -200,15 +190,5 @@ impl Network for Counting {
         self.named.resolve(name, port)
     }
 
-    fn connect(&self, to: SocketAddr) -> Answer<'_, Stream> {
-        self.named.connect(to)
-    }
-
-    fn listen(&self, at: SocketAddr) -> Answer<'_, Listener> {
-        self.named.listen(at)
-    }
-
-    fn datagrams(&self, at: SocketAddr) -> Answer<'_, Datagrams> {
-        self.named.datagrams(at)
-    }
+    sockets_of_the_host!();
 }

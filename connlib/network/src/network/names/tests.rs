@@ -35,7 +35,7 @@ enum Answers {
     Internal(&'static Answers),
     /// For IPv4 so; it ignores questions for IPv6.
     Silent6(&'static Answers),
-    /// With so many addresses.
+    /// With this many addresses.
     Many(u8),
     /// From a zone of names, each with the last bytes of its addresses of IPv4 and of IPv6; no other name exists.
     Zone(&'static [(&'static str, Option<u8>, Option<u8>)]),
@@ -409,7 +409,7 @@ async fn the_servers_of_this_host_are_asked_without_extensions() {
     assert_eq!(found.answers().len(), 1);
 }
 
-/// Those of names that a client makes up would otherwise take a gigabyte, as each may have 64 KiB.
+/// Long answers for names that a client makes up would otherwise take a gigabyte: each may have 64 KiB.
 #[tokio::test]
 async fn many_long_answers_are_not_remembered_and_short_ones_are() {
     fn many<const COUNT: u8>(query: &[u8]) -> Vec<u8> {
