@@ -321,7 +321,8 @@ miri: ## Test queue, flush, cutting, coalescing and the batch's kernel under Mir
 
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
 # The libraries of the data path and their tests.
-DATA_PATH = -p convoy-aead -p convoy-gso -p convoy-noise -p convoy-packet -p convoy-tun -p convoy-proto -p convoy-tunnel --lib --tests
+DATA_PATH = -p convoy-aead -p convoy-gso -p convoy-noise -p convoy-packet -p convoy-tun -p convoy-proto -p convoy-tunnel \
+	-p convoy-via --lib --tests
 
 asan: ## Test the data path under AddressSanitizer (nightly)
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target-dir target/asan \

@@ -118,13 +118,12 @@ impl Carrier {
     /// Adds a frame, and the padding that it lacks, to those that [`Self::flush`] sends.
     ///
     /// # Errors
-    /// [`Full`] if there is no room, or the stream is not open: the frame is dropped and counted.
+    /// [`Full`] if there is no room, or the stream is not open: the caller drops the frame and counts it.
     pub fn append(&mut self, frame: &[u8]) -> Result<(), Full> {
-        if self.phase() == Phase::Open {
-            return self.outbound.append(frame);
+        match self.phase() {
+            Phase::Open => self.outbound.append(frame),
+            _ => Err(Full),
         }
-        self.outbound.refuse();
-        Err(Full)
     }
 
     /// The same for a control message, for which data leaves some room.
@@ -132,16 +131,10 @@ impl Carrier {
     /// # Errors
     /// As [`Self::append`].
     pub fn append_control(&mut self, frame: &[u8]) -> Result<(), Full> {
-        if self.phase() == Phase::Open {
-            return self.outbound.append_control(frame);
+        match self.phase() {
+            Phase::Open => self.outbound.append_control(frame),
+            _ => Err(Full),
         }
-        self.outbound.refuse();
-        Err(Full)
-    }
-
-    /// Returns the number of frames dropped since the last call.
-    pub fn take_dropped(&mut self) -> u64 {
-        self.outbound.take_dropped()
     }
 
     /// Sends what waits, handshakes included, as far as the socket takes it. Call it every tick.

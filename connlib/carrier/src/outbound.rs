@@ -3,7 +3,7 @@
 use convoy_turn::{frame_len, padding};
 use thiserror::Error;
 
-/// Most bytes that wait for the socket. Further frames are dropped, as a full router would do.
+/// Most bytes that wait for the socket. Further frames are refused, and the caller counts the drop.
 pub const MAX_OUTBOUND: usize = 256 << 10;
 
 /// Part of it, in bytes, that data leaves to control messages: else a stream that is always full would never get one out.
@@ -20,7 +20,6 @@ pub(crate) struct Outbound {
     /// Whole frames: those that wait, and the sent ones before them that have not been removed yet.
     bytes: Vec<u8>,
     sent: usize,
-    dropped: u64,
 }
 
 impl Outbound {
@@ -40,7 +39,6 @@ impl Outbound {
         }
         let is_full = self.bytes.len() + needed > MAX_OUTBOUND;
         if is_full || self.waiting().len() + needed > limit {
-            self.refuse();
             return Err(Full);
         }
         if self.bytes.is_empty() {
@@ -57,15 +55,6 @@ impl Outbound {
         let removed = ends.last().unwrap_or(0);
         self.bytes.drain(..removed);
         self.sent -= removed;
-    }
-
-    /// Counts a frame that is dropped.
-    pub(crate) fn refuse(&mut self) {
-        self.dropped += 1;
-    }
-
-    pub(crate) fn take_dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.dropped)
     }
 
     pub(crate) fn waiting(&self) -> &[u8] {
@@ -152,14 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_drops_whole_frames_and_counts_them() {
+    fn a_full_buffer_refuses_whole_frames() {
         let mut outbound = Outbound::default();
         let frame = [&[0x40, 0, 0x03, 0xE4][..], &[7; 996]].concat();
         let room = (MAX_OUTBOUND - RESERVED) / frame.len();
         let appended = (0..room + 3).filter(|_| outbound.append(&frame).is_ok());
         assert_eq!(appended.count(), room);
-        assert_eq!(outbound.take_dropped(), 3);
-        assert_eq!(outbound.take_dropped(), 0);
         outbound.advance(1_000);
         outbound.append(&frame).unwrap();
         assert!(outbound.bytes.capacity() <= MAX_OUTBOUND);

@@ -1,5 +1,6 @@
-//! Values that several crates share, each defined once: keys, prefixes, names of interfaces, updates of a device, addresses
-//! of peers, UDP datagrams, counters of the data path and token buckets.
+//! Values that several crates share, each defined once: keys, prefixes, names of interfaces, updates of a
+//! device, addresses of peers, UDP datagrams, counters of the data path, token buckets, and which characters
+//! control a terminal.
 //!
 //! Any crate may use it, from the sockets to the command line; it lets each name the same noun without depending on
 //! another's work. [`PrivateKey`] and [`PresharedKey`] are wiped when they are dropped, and no type here prints a
@@ -19,6 +20,7 @@ mod keys;
 mod prefix;
 mod relay;
 mod switch;
+mod terminal;
 mod token_bucket;
 mod translated;
 mod update;
@@ -35,6 +37,7 @@ pub use relay::{
     Authorities, MAX_RELAYS, Password, Relay, RelayAddress, RelayState, RelayStatus, RelayTransport,
 };
 pub use switch::Switch;
+pub use terminal::controls_terminal;
 pub use token_bucket::{Rate, TokenBucket};
 pub use translated::{Translated, is_cloud_service};
 pub use update::{AllowedIpUpdate, DeviceUpdate, PeerUpdate};

@@ -108,7 +108,7 @@ forward: network types
 namespace: netlink network process tun types
 smoltcp: network packet types
 gateway: namespace network packet smoltcp
-process:
+process: types
 lab: process report
 host: netlink process types
 names: host

@@ -6,11 +6,13 @@
 
 use std::ops::Range;
 
+use convoy_types::controls_terminal;
+
 use crate::{
     base64::{decode_key, is_base64, may_be_a_key},
     key::Form,
     keys::{find, may_have_password},
-    text::{Comment, Content, Text, controls_terminal, lines},
+    text::{Comment, Content, Text, lines},
 };
 
 /// `text` with its secrets replaced by `*`, its comments by spaces and control characters by `?`.

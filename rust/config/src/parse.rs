@@ -12,7 +12,7 @@ use crate::{
     nearest::nearest_word,
     report::{Diagnostic, Report},
     route_tables::RouteTables,
-    text::{Comment, Content, Text, lines},
+    text::{Comment, Content, Text, lines, without_controls},
 };
 use foreign::{Foreign, ForeignKeys};
 use notes::Notes;
@@ -82,7 +82,7 @@ impl Parser<'_> {
         }
         match parts.comment {
             Comment::Plain => {}
-            Comment::FriendlyName(name) => self.name = Some(printable(name.text)),
+            Comment::FriendlyName(name) => self.name = Some(without_controls(name.text)),
             Comment::Directive(Content::Pair(key, value)) => {
                 self.pair(Dialect::Convoy, key, value);
             }
@@ -296,12 +296,6 @@ impl PeerDraft {
 
 fn is_hook(key: Text<'_>) -> bool {
     find(&key.compact()).is_some_and(|key| key.form == Form::Command)
-}
-
-/// The text with control characters replaced: it is shown on terminals.
-fn printable(text: &str) -> String {
-    let replaced = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(replaced).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use convoy_types::controls_terminal;
 use zeroize::Zeroizing;
 
 /// A part of a file and its offset in bytes. Has no `Debug`: it may be a key.
@@ -229,14 +230,7 @@ pub(crate) fn is_wide_space(c: char) -> bool {
     )
 }
 
-/// Returns whether a character would control a terminal, or turn the direction of its text around.
-pub(crate) fn controls_terminal(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Replaces such characters by `?`, line feeds included.
+/// Replaces characters that control a terminal by `?`, line feeds included.
 pub(crate) fn without_controls(text: &str) -> String {
     let replaced = |c| if controls_terminal(c) { '?' } else { c };
     text.chars().map(replaced).collect()

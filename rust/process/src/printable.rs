@@ -1,5 +1,7 @@
 //! Words of others, fit for a terminal.
 
+use convoy_types::controls_terminal;
+
 /// Replaces what would control a terminal, or turn the direction of the text, by `?`; lines and tabs stay.
 ///
 /// Error texts quote files, name servers, peers and other programs.
@@ -7,9 +9,7 @@
 pub fn printable(text: &str) -> String {
     let replaced = |c: char| match c {
         '\n' | '\t' => c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' => '?',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
-        _ if c.is_control() => '?',
+        _ if controls_terminal(c) => '?',
         _ => c,
     };
     text.chars().map(replaced).collect()

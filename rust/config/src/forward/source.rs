@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use convoy_types::controls_terminal;
+
 use crate::{
     MAX_FILE_BYTES,
     file_text::{cannot_read, file_report, text_of},
@@ -14,7 +16,7 @@ use crate::{
     mask::{masked, unmasked},
     open::{open_directory, read_file},
     report::{Diagnostic, Report},
-    text::{Content, controls_terminal, lines},
+    text::{Content, lines},
 };
 
 /// A file's text, and as diagnostics show it.
