@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use convoy_types::{Candidate, CandidateKind, WhyNotDirect};
+use convoy_types::{Candidate, CandidateKind, WhyNotDirect, counters::DropReason};
 
 use crate::{
     budget::{AnswerBudget, PeerBudget, ProbeBudget, take_probe},
@@ -216,27 +216,31 @@ impl Agent {
         self.look_again(now);
     }
 
-    /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`]; what
-    /// comes from others is ignored.
+    /// Handles a message of the peer. `may_probe` says which addresses the caller allows, beside [`is_probeable`].
+    ///
+    /// # Errors
+    /// [`DropReason::InboundPathsRefused`] if the message comes from another address, or goes unanswered, as one of
+    /// very many.
     pub fn handle_message(
         &mut self,
         message: Message,
         origin: Origin,
         may_probe: impl Fn(SocketAddr) -> bool,
         now: Duration,
-    ) {
+    ) -> Result<(), DropReason> {
         let may_probe = |address| is_probeable(address) && may_probe(address);
         // The peer may have forged its source address: answers go nowhere that probes do not.
         if path_of(origin).is_some_and(|(from, _)| !may_probe(from.remote)) {
-            return;
+            return Err(DropReason::InboundPathsRefused);
         }
+        let mut is_answered = true;
         if let Origin::Relay { .. } = origin {
             self.relay_was_used(now);
         }
         match message {
             Message::Candidates(candidates) => {
                 let generation = candidates.generation;
-                self.answer(Message::Received { generation }, origin, now);
+                is_answered = self.answer(Message::Received { generation }, origin, now);
                 if origin == Origin::Hub && candidates.is_request && self.is_news(generation) {
                     // So does a peer that has a path with its requests.
                     self.drop_path(WhyNotDirect::OneWay, now);
@@ -249,7 +253,7 @@ impl Agent {
                     self.hub_round_trip = round_trip.or(self.hub_round_trip);
                 }
             }
-            Message::Probe { id } => self.take_probe(id, origin, now),
+            Message::Probe { id } => is_answered = self.take_probe(id, origin, now),
             Message::Leave => self.leave(now),
             Message::Reply { id, .. } => {
                 if let Some((from, local)) = path_of(origin) {
@@ -258,6 +262,10 @@ impl Agent {
             }
         }
         self.update_relay(now);
+        match is_answered {
+            true => Ok(()),
+            false => Err(DropReason::InboundPathsRefused),
+        }
     }
 
     /// Call after an authentic initiation of the peer. `packets`: the number of packets received on the path so far.
@@ -397,19 +405,19 @@ impl Agent {
     }
 
     /// Answers a probe, and learns from it.
-    fn take_probe(&mut self, id: u64, origin: Origin, now: Duration) {
+    /// Returns whether the probe was answered, if there was a way.
+    fn take_probe(&mut self, id: u64, origin: Origin, now: Duration) -> bool {
         let Some((from, _)) = path_of(origin) else {
-            return;
+            return true;
         };
         // A relay without a channel to the peer carries no reply; the peer probes again.
         let has_way = self
             .find(from)
             .map_or(!from.by_relay, |pair| pair.is_ready());
-        if has_way {
-            let observed = from.remote;
-            self.answer(Message::Reply { id, observed }, origin, now);
-        }
+        let observed = from.remote;
+        let is_answered = !has_way || self.answer(Message::Reply { id, observed }, origin, now);
         self.handle_probe(from, now);
+        is_answered
     }
 
     /// Drops the path and makes a pause, as the peer wants none.
@@ -418,10 +426,13 @@ impl Agent {
         self.not_before = now + self.pause;
     }
 
-    fn answer(&mut self, message: Message, to: Origin, now: Duration) {
-        if self.answers.len() < MAX_ANSWERS && self.answer_budget.take(now) {
+    /// Returns whether there was room for the answer.
+    fn answer(&mut self, message: Message, to: Origin, now: Duration) -> bool {
+        let has_room = self.answers.len() < MAX_ANSWERS && self.answer_budget.take(now);
+        if has_room {
             self.answers.push_back(Transmit { message, to });
         }
+        has_room
     }
 
     fn enter_meeting(&mut self, now: Duration) {

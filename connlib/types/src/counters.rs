@@ -94,6 +94,8 @@ drop_reasons! {
     /// Inbound: a fragment of a datagram from the first hop, as others did not come within three seconds, or very many
     /// datagrams lacked some.
     InboundViaIncomplete = "inbound_via_incomplete",
+    /// Inbound: a peer's message about paths from an address that is never probed, or one of too many to answer.
+    InboundPathsRefused = "inbound_paths_refused",
     /// Inbound: received before the link was set down, but handled afterwards.
     InboundLinkDown = "inbound_link_down",
     /// Inbound: no key to handle a handshake message: the device has no private key, or the peer's public key

@@ -43,7 +43,7 @@ fn in_vain(list: &[Candidate]) -> Agent {
         is_request: false,
         list: list.to_vec(),
     });
-    agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
+    let _ = agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
     agent.handle_timeout(0, 4 * SECOND);
     assert!(agent.wants_relay());
     agent
@@ -157,7 +157,7 @@ fn an_address_that_the_relay_cannot_reach_is_not_learnt_from_it() {
     let probe = |agent: &mut Agent, from: &str| {
         let remote = address(from);
         let probe = Message::Probe { id: 1 };
-        agent.handle_message(probe, Origin::Relay { remote }, |_| true, 4 * SECOND);
+        let _ = agent.handle_message(probe, Origin::Relay { remote }, |_| true, 4 * SECOND);
     };
     let known = by_relay(&agent);
     probe(&mut agent, "[2001:db8::8]:1");
@@ -193,5 +193,5 @@ fn answer_by_relay(agent: &mut Agent, remote: SocketAddr) {
         id: 7,
         observed: remote,
     };
-    agent.handle_message(reply, Origin::Relay { remote }, |_| true, 4 * SECOND);
+    let _ = agent.handle_message(reply, Origin::Relay { remote }, |_| true, 4 * SECOND);
 }

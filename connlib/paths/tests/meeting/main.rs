@@ -278,13 +278,13 @@ fn aims_few_probes_at_others(is_request: bool) -> Option<SocketAddr> {
             list,
         });
         let agent = &mut world.ends[0].agent;
-        agent.handle_message(lie, Origin::Hub, |_| true, world.now);
+        let _ = agent.handle_message(lie, Origin::Hub, |_| true, world.now);
         let remote = victim(99);
         let forged = Origin::Direct {
             remote,
             local: None,
         };
-        agent.handle_message(Message::Probe { id: 1 }, forged, |_| true, world.now);
+        let _ = agent.handle_message(Message::Probe { id: 1 }, forged, |_| true, world.now);
         world.data(0);
         world.pass(Duration::from_millis(100));
     }
@@ -313,7 +313,7 @@ fn a_peer_that_repeats_its_replies_aims_no_more_probes_at_others() {
             is_request: true,
             list: list.map(|to| candidate(CandidateKind::Host, to)).collect(),
         });
-        agent.handle_message(lie, Origin::Hub, |_| true, now);
+        let _ = agent.handle_message(lie, Origin::Hub, |_| true, now);
         while let Some(sent) = agent.poll_transmit(&mut budget, || numbers.next(), now) {
             let (Message::Probe { id }, Origin::Direct { remote, .. }) = (sent.message, sent.to)
             else {
@@ -324,7 +324,7 @@ fn a_peer_that_repeats_its_replies_aims_no_more_probes_at_others() {
             for id in replies.filter(|_| remote == liar) {
                 let observed = remote;
                 let reply = Message::Reply { id, observed };
-                agent.handle_message(reply, sent.to, |_| true, now);
+                let _ = agent.handle_message(reply, sent.to, |_| true, now);
             }
         }
     }
@@ -345,7 +345,7 @@ fn probes_that_others_leave_no_room_for_do_not_count() {
                 is_request: true,
                 list: (1..=MAX_CANDIDATES as u8).map(to).collect(),
             });
-            agent.handle_message(candidates, Origin::Hub, |_| true, begin);
+            let _ = agent.handle_message(candidates, Origin::Hub, |_| true, begin);
             let (mut now, mut sent) = (begin, 0);
             while now < begin + time {
                 while let Some(it) = agent.poll_transmit(budget, || numbers.next(), now) {
@@ -377,16 +377,16 @@ fn a_peer_that_answers_everything_leaves_others_their_probes() {
     };
     for n in 0..6000_u32 {
         let now = SECOND + n * Duration::from_millis(5);
-        liar.handle_message(told(n.into()), Origin::Hub, |_| true, now);
+        let _ = liar.handle_message(told(n.into()), Origin::Hub, |_| true, now);
         while let Some(it) = liar.poll_transmit(&mut budget, || numbers.next(), now) {
             if let (Message::Probe { id }, Origin::Direct { remote, .. }) = (it.message, it.to) {
                 let observed = remote;
                 let reply = Message::Reply { id, observed };
-                liar.handle_message(reply, it.to, |_| true, now);
+                let _ = liar.handle_message(reply, it.to, |_| true, now);
             }
         }
         if n == 4000 {
-            other.handle_message(told(1), Origin::Hub, |_| true, now);
+            let _ = other.handle_message(told(1), Origin::Hub, |_| true, now);
         }
         while let Some(it) = other.poll_transmit(&mut budget, || numbers.next(), now) {
             sent += usize::from(matches!(it.message, Message::Probe { .. }));
@@ -399,7 +399,7 @@ fn a_peer_that_answers_everything_leaves_others_their_probes() {
 #[test]
 fn a_flood_of_probes_gets_few_replies() {
     use convoy_paths::{Agent, Message, Origin, ProbeBudget};
-    let (mut agent, mut replies) = (Agent::new(1), 0);
+    let (mut agent, mut replies, mut refused) = (Agent::new(1), 0, 0);
     for n in 0..10_000_u16 {
         let now = SECOND + u32::from(n) * Duration::from_micros(100);
         let forged = Origin::Direct {
@@ -407,12 +407,14 @@ fn a_flood_of_probes_gets_few_replies() {
             local: None,
         };
         let probe = Message::Probe { id: n.into() };
-        agent.handle_message(probe, forged, |_| true, now);
+        let taken = agent.handle_message(probe, forged, |_| true, now);
+        refused += usize::from(taken.is_err());
         while let Some(it) = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), now) {
             replies += usize::from(matches!(it.message, Message::Reply { .. }));
         }
     }
     assert!((100..=200).contains(&replies), "{replies} in a second");
+    assert_eq!(replies + refused, 10_000);
 }
 
 #[test]
@@ -423,9 +425,11 @@ fn a_forged_source_gets_no_reply_where_nothing_may_be_probed() {
         let local = None;
         let forged = Origin::Direct { remote, local };
         let mut agent = Agent::new(1);
-        agent.handle_message(message.clone(), forged, |_| is_allowed, SECOND);
+        let taken = agent.handle_message(message.clone(), forged, |_| is_allowed, SECOND);
         let sent = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), SECOND);
-        sent.is_some_and(|it| it.to == forged)
+        let is_answered = sent.is_some_and(|it| it.to == forged);
+        assert_eq!(is_answered, taken.is_ok());
+        is_answered
     };
     let candidates = Message::Candidates(Candidates {
         generation: 9 << 32,

@@ -236,14 +236,14 @@ fn an_address_heard_before_the_peer_has_said_that_it_is_a_relays_is_one_all_the_
     let remote = "198.51.100.12:50000".parse().unwrap();
     let local = None;
     let probe = Message::Probe { id: 1 };
-    agent.handle_message(probe, Origin::Direct { remote, local }, |_| true, SECOND);
+    let _ = agent.handle_message(probe, Origin::Direct { remote, local }, |_| true, SECOND);
     assert_eq!(agent.pairs()[0].kind(), CandidateKind::Learnt);
     let offer = Message::Candidates(Candidates {
         generation: 1,
         is_request: false,
         list: vec![candidate(CandidateKind::Relayed, remote)],
     });
-    agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
+    let _ = agent.handle_message(offer, Origin::Hub, |_| true, SECOND);
     let kinds: Vec<_> = agent.pairs().iter().map(convoy_paths::Pair::kind).collect();
     assert_eq!(kinds, [CandidateKind::Relayed]);
 }
@@ -254,7 +254,7 @@ fn a_probe_by_a_relay_that_nobody_asked_for_is_not_answered() {
     agent.allow_relay(true, SECOND);
     let remote = "203.0.113.7:9".parse().unwrap();
     let probe = Message::Probe { id: 1 };
-    agent.handle_message(probe, Origin::Relay { remote }, |_| true, SECOND);
+    let _ = agent.handle_message(probe, Origin::Relay { remote }, |_| true, SECOND);
     assert!(agent.pairs().is_empty());
     let sent = agent.poll_transmit(&mut ProbeBudget::default(), || Some(1), SECOND);
     assert_eq!(sent, None);
@@ -302,9 +302,9 @@ fn a_liar_gets_few_channels_and_few_datagrams_of_the_relay() {
         });
         let now = world.now;
         let agent = &mut world.ends[0].agent;
-        agent.handle_message(lie, Origin::Relay { remote: path }, |_| true, now);
+        let _ = agent.handle_message(lie, Origin::Relay { remote: path }, |_| true, now);
         let forged = Origin::Relay { remote: victim(99) };
-        agent.handle_message(Message::Probe { id: n }, forged, |_| true, now);
+        let _ = agent.handle_message(Message::Probe { id: n }, forged, |_| true, now);
         world.data(0);
         world.pass(Duration::from_millis(100));
         let pairs = world.ends[0].agent.pairs();

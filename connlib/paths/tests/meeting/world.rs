@@ -189,7 +189,7 @@ impl World {
             };
             let (message, origin) = self.messages.remove(&flying.nth).expect("a message");
             let agent = &mut self.ends[flying.to].agent;
-            agent.handle_message(message, origin, |_| true, self.now);
+            let _ = agent.handle_message(message, origin, |_| true, self.now);
         }
     }
 

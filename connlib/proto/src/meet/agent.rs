@@ -108,9 +108,9 @@ impl Node {
         let may_probe = |address: SocketAddr| {
             !own.contains(&address.ip()) && !inside.has_prefix_around(address.ip())
         };
-        direct.agent.handle_message(message, origin, may_probe, now);
+        let taken = direct.agent.handle_message(message, origin, may_probe, now);
         self.drive(id, now);
-        Ok(())
+        taken
     }
 
     /// Takes a datagram that is not WireGuard's: the answer of a STUN server.
