@@ -14,8 +14,9 @@ const ANSWERS_AT_ONCE: u32 = 2 * PROBES_PER_SECOND;
 
 /// Most addresses that one peer makes this side's relay reach at once; later on, one each [`BETWEEN_CHANNELS`].
 pub const CHANNELS_AT_ONCE: u32 = 6;
-/// Time between two new addresses of one peer that this side's relay is to reach.
-pub const BETWEEN_CHANNELS: Duration = Duration::from_secs(5);
+/// Time between two new addresses of one peer that this side's relay is to reach: each takes a channel for a quarter of an
+/// hour (RFC 8656, section 12), and all peers share those of the relay.
+pub const BETWEEN_CHANNELS: Duration = Duration::from_secs(30);
 
 const SECOND: Duration = Duration::from_secs(1);
 
