@@ -56,6 +56,8 @@ pub struct Host {
     pub(crate) made: Vec<Entry>,
     pub(crate) last_id: u64,
     pub(crate) desired: Option<Desired>,
+    /// Whether the host does not match it yet, as the last [`Host::apply`] has failed.
+    pub(crate) is_behind: bool,
     backend: Option<Backend>,
     /// Optional changes that failed on this host.
     pub(crate) skipped: Vec<What>,
@@ -123,6 +125,7 @@ impl Host {
             lasting,
             made,
             desired: None,
+            is_behind: false,
             backend: None,
             skipped: Vec::new(),
             warnings: Vec::new(),
@@ -169,7 +172,7 @@ impl Host {
     /// Makes the host match `desired`. Changes only the difference.
     ///
     /// # Errors
-    /// Changes made so far stay. Call [`Host::undo`] to undo them.
+    /// Changes made so far stay, and [`Host::watch`] tries the others again. Call [`Host::undo`] to undo them.
     pub async fn apply(&mut self, desired: &Desired) -> Result<Applied, HostError> {
         if desired.needs_mark() && desired.fwmark.is_none() {
             return Err(HostError::MarkNeeded(self.interface.clone()));
@@ -177,6 +180,16 @@ impl Host {
         if let Some(mark) = desired.fwmark.filter(|mark| SYSTEM_TABLES.contains(mark)) {
             return Err(HostError::SystemTable(mark));
         }
+        let applied = self.apply_once(desired).await;
+        self.is_behind = applied.is_err();
+        if self.is_behind {
+            let again = self.time_after_failure();
+            self.wake_at(again);
+        }
+        applied
+    }
+
+    async fn apply_once(&mut self, desired: &Desired) -> Result<Applied, HostError> {
         self.desired = Some(desired.clone());
         self.skipped.clear();
         self.warnings.clear();

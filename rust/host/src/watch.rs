@@ -115,12 +115,17 @@ impl Host {
         self.later = None;
         let looked = self.follow().await;
         if looked.is_err() {
-            let desired = self.desired.as_ref();
-            let has_kill_switch = desired.is_some_and(|it| it.kill_switch.is_some());
-            self.later = self.backoffs.failed(has_kill_switch, Instant::now());
+            self.later = self.time_after_failure();
         }
         self.due = self.later;
         looked
+    }
+
+    /// Returns when to try again.
+    pub(crate) fn time_after_failure(&mut self) -> Option<Instant> {
+        let desired = self.desired.as_ref();
+        let has_kill_switch = desired.is_some_and(|it| it.kill_switch.is_some());
+        self.backoffs.failed(has_kill_switch, Instant::now())
     }
 
     async fn follow(&mut self) -> Result<(), HostError> {
@@ -141,6 +146,20 @@ impl Host {
         };
         self.renamed = None;
         let restored = self.reconcile(&plan, Missing::RestoreAfterPause).await?;
+        if self.is_behind {
+            self.subscribe(&plan).await;
+            self.is_behind = false;
+            // As `subscribe` wants: `look` sets when it is due.
+            self.later = self
+                .later
+                .into_iter()
+                .chain([Instant::now() + SETTLE])
+                .min();
+            tracing::info!(
+                interface = self.interface,
+                "The host is as it should be now"
+            );
+        }
         self.note_restored(restored);
         let new = self.facts.as_ref().map(|facts| facts.mtu);
         if let Some(new) = new.filter(|_| new != self.told_mtu) {

@@ -4,6 +4,7 @@ use std::{fs, future::Future, path::PathBuf, pin::pin, time::Duration};
 
 use convoy_host::{Applied, Desired, Event, Host, HostError, Options, Prefix};
 use convoy_lab::{Lab, Namespace, Turn, eventually, require_programs, require_root_lab};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 use tokio::{task::yield_now, time::Instant};
 
@@ -161,6 +162,32 @@ impl Scene {
             let files = fs::read_dir(self.directory.path().join(name));
             files.map_or(0, |files| files.count()) == 0
         })
+    }
+}
+
+/// A file system with little room.
+pub(crate) struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    pub(crate) fn at(directory: PathBuf) -> Self {
+        fs::create_dir_all(&directory).unwrap();
+        let (kind, options) = (Some("tmpfs"), Some("size=256k,mode=755"));
+        mount(kind, &directory, kind, MsFlags::empty(), options).unwrap();
+        Self(directory)
+    }
+
+    pub(crate) fn fill(&self) {
+        fs::write(self.0.join("filled"), vec![0; 1 << 20]).unwrap_err();
+    }
+
+    pub(crate) fn clear(&self) {
+        fs::remove_file(self.0.join("filled")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use convoy_host::{Desired, Event, KillSwitch};
 use tokio::time::timeout;
 
-use crate::scene::{PATIENCE, Scene, everything, until, watch_until};
+use crate::scene::{PATIENCE, Scene, SmallDisk, everything, until, watch_until};
 
 #[test]
 fn what_others_remove_comes_back() {
@@ -46,6 +46,33 @@ fn what_others_remove_comes_back() {
             host.undo().await.unwrap();
         });
     }
+    assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn a_change_that_failed_is_made_once_it_can_be() {
+    let Some(scene) = Scene::new("a_change_that_failed_is_made_once_it_can_be") else {
+        return;
+    };
+    let before = scene.dump();
+    let disk = SmallDisk::at(scene.options().lasting_journals);
+    scene.run(async || {
+        let mut host = scene.open().await;
+        let mut desired = everything();
+        desired.dns.servers = vec!["10.9.0.1".parse().unwrap()];
+        scene.apply(&mut host, &mut desired).await;
+        let pause = Duration::from_millis(500);
+        while timeout(pause, host.watch()).await.is_ok() {}
+        disk.fill();
+        // Longer than any room that is left.
+        desired.dns.search = (0..500).map(|n| format!("domain{n}.example")).collect();
+        host.apply(&desired).await.unwrap_err();
+        disk.clear();
+        // No news of the host says so.
+        let name_servers = || fs::read_to_string(scene.resolv_conf()).unwrap();
+        watch_until(&mut host, || name_servers().contains("domain499.example")).await;
+        host.undo().await.unwrap();
+    });
     assert_eq!(scene.dump(), before);
 }
 

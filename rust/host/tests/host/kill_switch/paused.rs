@@ -1,12 +1,11 @@
 //! A kill switch that stays, though its tunnel has gone in a pause.
 
-use std::{fs, net::IpAddr, path::PathBuf, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use convoy_host::{Desired, Host, HostError, KillSwitch, end_pause, open_kill_switch};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::{leaves, locked};
-use crate::scene::{Scene, prefixes};
+use crate::scene::{Scene, SmallDisk, prefixes};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PERSISTENT: KillSwitch = KillSwitch {
@@ -97,28 +96,6 @@ fn one_closes_although_there_is_no_room_for_a_record() {
         scene.open().await.undo().await.unwrap();
     });
     assert!(passes(&scene));
-}
-
-/// A file system with little room.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn at(directory: PathBuf) -> Self {
-        fs::create_dir_all(&directory).unwrap();
-        let (kind, options) = (Some("tmpfs"), Some("size=256k,mode=755"));
-        mount(kind, &directory, kind, MsFlags::empty(), options).unwrap();
-        Self(directory)
-    }
-
-    fn fill(&self) {
-        fs::write(self.0.join("filled"), vec![0; 1 << 20]).unwrap_err();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
-    }
 }
 
 /// Closes a kill switch, pauses it, and lets its tunnel go.
