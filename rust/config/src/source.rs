@@ -120,12 +120,16 @@ impl Source {
         })
     }
 
-    /// Writes `text` to a new file beside this one, which stays as it is.
+    /// Writes `text` to a new file beside this one, which stays as it is; to none if this one has that text.
     ///
     /// # Errors
     /// As for [`Self::save`].
     pub fn save_beside(&self, text: &str) -> Result<Saved, SaveError> {
-        self.checked(|| self.write_beside(text))
+        let has_text = self.fingerprint == fingerprint(text.as_bytes());
+        self.checked(|| match has_text && self.is_still()? {
+            true => Ok(Saved::InPlace { narrowed_to: None }),
+            false => self.write_beside(text),
+        })
     }
 
     /// Removes what a crash left of a new file, which has keys in it.

@@ -98,6 +98,18 @@ fn what_is_to_be_beside_a_file_leaves_it_as_it_is() {
 }
 
 #[test]
+fn nothing_is_beside_a_file_that_has_the_text_already() {
+    let (directory, path) = file(0o600);
+    let source = source(&path);
+    let saved = source.save_beside(TEXT).unwrap();
+    assert_eq!(saved, Saved::InPlace { narrowed_to: None });
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    fs::write(&path, NEW).unwrap();
+    let saved = source.save_beside(TEXT).unwrap();
+    assert!(matches!(saved, Saved::Beside(_)), "{saved:?}");
+}
+
+#[test]
 fn a_file_is_saved_where_it_was_when_its_directory_is_exchanged() {
     let directory = tempfile::tempdir().unwrap();
     let [here, elsewhere] = ["here", "elsewhere"].map(|name| directory.path().join(name));

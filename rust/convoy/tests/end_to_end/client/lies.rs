@@ -69,7 +69,13 @@ fn whatever_a_name_server_says_the_client_answers_and_connects_at_the_truth() {
     world.configure("", NAMED);
     let before = world.dump();
     let lie = || vec!["203.0.113.66".parse().unwrap()];
-    let many = (0..4_000).map(|n| Ipv4Addr::from_bits(0xc612_0000 + n).into());
+    let many = |count| {
+        Says::ByTcp(
+            (0..count)
+                .map(|n| Ipv4Addr::from_bits(0xc612_0000 + n).into())
+                .collect(),
+        )
+    };
     for (what, says) in [
         ("another id", Says::Unasked(lie())),
         ("another port", Says::Elsewhere(lie())),
@@ -79,13 +85,15 @@ fn whatever_a_name_server_says_the_client_answers_and_connects_at_the_truth() {
         ("silence by TCP", Says::Never),
         ("a loop", Says::Itself),
         ("nowhere", addresses(&NOWHERE)),
-        ("thousands", Says::ByTcp(many.collect())),
+        ("hundreds", many(400)),
+        // More than is read of an answer.
+        ("thousands", many(4_000)),
     ] {
         liar.says(says.clone());
         world.up();
-        // The thousands are not reached, but might be servers.
+        // The hundreds are not reached, but might be servers.
         let has_none = world.endpoint() == "(none)";
-        assert_eq!(has_none, what != "thousands", "{what}");
+        assert_eq!(has_none, what != "hundreds", "{what}");
         if !has_none {
             assert!(!world.answers(BEHIND[0]));
         }

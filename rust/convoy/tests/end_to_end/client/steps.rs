@@ -295,6 +295,10 @@ impl Subject {
                 world.down();
             }
         }
+        if file == 1 {
+            // The supervisor may have died before it had noted which file the tunnel came from.
+            world.shell("rm -f /etc/wireguard/wg0.conf.saved");
+        }
         world.is_left_as(&self.without);
         let hooks = fs::read_to_string(world.client.run_directory().join("hooks"));
         let last = hooks.unwrap_or_default().lines().last().map(str::to_owned);
