@@ -1,7 +1,8 @@
 //! Namespaces with cables between them, and this program as the traffic agent that sends and receives inside.
 
-use std::{net::Ipv4Addr, process::Command};
+use std::{fs, net::Ipv4Addr, process::Command};
 
+use anyhow::{Context as _, Result};
 use convoy_lab::measure::Ends;
 use convoy_lab::traffic::Agent;
 use convoy_lab::{Lab, LabError, Namespace};
@@ -36,4 +37,11 @@ pub(crate) fn connect(
 ) -> Result<(), LabError> {
     let (at_a, at_b) = (format!("{a_address}/24"), format!("{b_address}/24"));
     lab.veth(a, a_name, &[&at_a], b, b_name, &[&at_b], CABLE_MTU)
+}
+
+/// Writes a setting below `/proc/sys/net`, where every thread sees those of its own namespace.
+pub(crate) fn set(namespace: &Namespace, setting: &str, value: &str) -> Result<()> {
+    let file = format!("/proc/sys/net/{setting}");
+    let written = namespace.run(|| fs::write(&file, value))?;
+    written.with_context(|| format!("write {file}"))
 }

@@ -71,13 +71,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds, each with every stage and row of both sides
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "2"))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Seconds of a TCP run
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 3, default_value_if("quick", "true", "1"))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
     secs: u64,
     /// At most this many seconds per stage and round, without preparation
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, default_value_if("quick", "true", "0.01"))]
     stage_secs: f64,
     /// Two rounds and 10 ms per stage: only checks that everything works
     #[arg(long, conflicts_with_all = ["rounds", "secs", "stage_secs"])]
@@ -98,8 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let (Some(a), Some(b)) = (&args.a, &args.b) {
         let count = if args.noise { 3 } else { 2 };
         let mut run = Run::new(Vec::new());
-        let names = ["a", "b", "a again"];
-        tunnels(args, &[a, b, a][..count], &names, &mut run)?;
+        tunnels(args, &[a, b, a][..count], &["a", "b", "a again"], &mut run)?;
         return args.json.as_ref().map_or(Ok(()), |file| run.save(file));
     }
     let wants_tunnel = args.base.is_some() && !args.no_tunnel;
@@ -108,10 +109,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let head = Tree::here(wants_tunnel)?;
     let base = args.base.as_ref().map(|base| Tree::of(base, wants_tunnel));
     let base = base.transpose()?;
-    let secs = if args.quick { 0.01 } else { args.stage_secs };
-    let mut options = vec!["--max-time".to_owned(), secs.to_string()];
+    let mut options = vec!["--max-time".to_owned(), args.stage_secs.to_string()];
     options.extend(args.filter.clone());
-    stages::measure(&head, base.as_ref(), args.rounds(), &options, &mut run)?;
+    stages::measure(&head, base.as_ref(), args.rounds, &options, &mut run)?;
     if !args.no_count {
         stages::count_instructions(&head, base.as_ref(), &mut run)?;
     }
@@ -132,26 +132,24 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// each test runs on one program after another before the next test begins.
 fn tunnels(args: &Args, programs: &[&PathBuf], names: &[&str], run: &mut Run) -> Result<()> {
     programs::ensure_root()?;
-    let scenes = match &args.only[..] {
-        [] => Set::Commits.scenes(),
-        names => scenes::named(names)?,
-    };
-    let window = Duration::from_secs(if args.quick { 1 } else { args.secs });
+    let scenes = Set::Commits.scenes(&args.only)?;
+    let window = Duration::from_secs(args.secs);
     let mut stands = Vec::new();
     for (program, name) in programs.iter().zip(names) {
         ensure!(program.is_file(), "{} is not there", program.display());
         let program = std::path::absolute(program).context("find the program")?;
-        stands.push(Stand::new(&Contender::wireguard(name, &program), window)?);
+        let contender = Contender::wireguard(name, &program);
+        stands.push(Stand::new(&contender, Set::Programs, window)?);
     }
-    let tests = scenes::tests_of(&scenes);
-    let steps = (0..args.rounds()).cartesian_product(0..tests.len());
-    perform(steps.collect(), |(round, test)| {
-        if test == 0 {
+    let groups = scenes::by_test(&scenes);
+    let steps = (0..args.rounds).cartesian_product(0..groups.len());
+    perform(steps.collect(), |(round, group)| {
+        if group == 0 {
             stands.iter_mut().try_for_each(Stand::restart)?;
         }
         let before = run.rows.len();
         for stand in rotated(&mut stands, round) {
-            stand.measure(tests[test], &scenes, round, run)?;
+            stand.measure(&groups[group], round, run)?;
         }
         let rows = run.rows[before..].iter();
         let mut figures = rows.map(|it| format!("{} {} {:.2}", it.contender, it.scene, it.value));
@@ -188,10 +186,4 @@ fn table(run: &Run, names: &[&str]) -> String {
     };
     let table = table::markdown(&head, scenes::SCENES.iter().filter_map(line));
     format!("{table}{RATIOS}{}", run.origin.notes.join("\n"))
-}
-
-impl Args {
-    fn rounds(&self) -> u32 {
-        if self.quick { 2 } else { self.rounds }
-    }
 }

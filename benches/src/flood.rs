@@ -178,9 +178,7 @@ fn measure(
                 Ok(process::cpu_time(pid)? - before)
             })?;
             let counters = scene.settled()?.since(&before);
-            let mut add = |figure, value| {
-                run.push(Row::new(&name, contender, figure, round, value));
-            };
+            let mut add = |of, value| run.push(Row::new(&name, contender, of, round, value));
             add(verdict::TCP, gbps[aim]);
             add(("", "CPUs"), cpu.as_secs_f64() / window.as_secs_f64());
             if contender == DAEMON {

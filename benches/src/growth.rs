@@ -33,6 +33,7 @@ pub(crate) struct Args {
     peers: PathBuf,
     /// Rounds, each with every point
     #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(default_value_if("quick", "true", "1"))]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// A few points in one round: only checks that everything works
@@ -137,24 +138,18 @@ const QUICK: [Call; 4] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     let version = first_line(Command::new(&args.convoy).arg("--version"))?;
     let other = contender::wireguard_go(&args.peers);
-    let (calls, rounds) = match args.quick {
-        true => (&QUICK[..], 1),
-        false => (&FULL[..], args.rounds),
-    };
+    let calls = if args.quick { &QUICK[..] } else { &FULL };
     let mut run = Run::new(vec![version]);
     let mut programs = vec![Contender::wireguard(CONVOY, &args.convoy)];
-    let origin = &mut run.origin;
-    match other.version() {
-        Some(version) => {
-            origin.versions.push(version);
-            programs.push(other);
-        }
-        None => origin
-            .notes
-            .push(format!("**Not measured: {}**", other.name)),
+    if let Some(version) = other.version() {
+        run.origin.versions.push(version);
+        programs.push(other);
+    } else {
+        let note = format!("**Not measured: {}**", other.name);
+        run.origin.notes.push(note);
     }
     // Any failure ends the run: with points missing, the others would not have been measured side by side.
-    perform(interleaved(calls, rounds), |(round, call)| {
+    perform(interleaved(calls, args.rounds), |(round, call)| {
         let (mtu, peers, tests) = call;
         match tests {
             BUSY => {

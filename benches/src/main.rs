@@ -20,17 +20,11 @@ mod tunnel;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser as _;
 
 /// Measures Convoy: against other programs and commits, over long runs, and under attack.
-#[derive(Debug, Parser)]
+#[derive(Debug, clap::Parser)]
 #[command(name = "convoy-bench")]
-struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
 enum Command {
     Commits(commits::Args),
     Flood(flood::Args),
@@ -46,7 +40,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Args::parse().command {
+    let outcome = match Command::parse() {
         Command::Commits(args) => commits::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Forward(plan) => peers::forward(&plan),

@@ -129,10 +129,7 @@ struct Point {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let (step, rounds, window_ms) = match args.quick {
-        true => (4, 1, 100),
-        false => (1, 3, 180),
-    };
+    let (step, rounds, window_ms) = if args.quick { (4, 1, 100) } else { (1, 3, 180) };
     ensure_root()?;
     let mut run = Run::new(Vec::new());
     let lab = Lab::new()?;
@@ -178,11 +175,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Sends for `window`. Returns how many thousand datagrams per second the kernel accepted, and how many arrived if
 /// the sink counts them.
-fn measure(
-    point: &Point,
-    [left, right]: &[Namespace; 2],
-    window: Duration,
-) -> Result<(f64, Option<f64>)> {
+fn measure(point: &Point, ends: &[Namespace; 2], window: Duration) -> Result<(f64, Option<f64>)> {
+    let [left, right] = ends;
     let (from, to, far) = match point.is_veth {
         false => (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, left),
         true => (LEFT, RIGHT, right),

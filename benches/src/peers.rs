@@ -45,10 +45,12 @@ pub(crate) struct Plan {
     quick: bool,
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(default_value_if("quick", "true", "1"))]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     reps: u32,
     /// Seconds per TCP run [default: 2, and 4 of forwarders]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "N", default_value_if("quick", "true", "1"))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
     secs: Option<u64>,
     /// Only these rows
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
@@ -206,8 +208,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (.., true) => (Set::Paths, &PATHS),
         _ => (Set::Programs, &PROGRAMS),
     };
-    let run = measure(&args.plan, set)?;
-    args.plan.keep(section, &run)
+    args.plan.keep(section, &measure(&args.plan, set)?)
 }
 
 /// The same for forwarders, beside what is published.
@@ -224,21 +225,15 @@ pub(crate) fn forward(plan: &Plan) -> Result<()> {
 }
 
 fn measure(plan: &Plan, set: Set) -> Result<Run> {
-    let scenes = match &plan.only[..] {
-        [] => set.scenes(),
-        names => scenes::named(names)?,
-    };
-    let scenes = &scenes[..];
+    let scenes = set.scenes(&plan.only)?;
+    let groups = scenes::by_test(&scenes);
     programs::ensure_root()?;
     programs::ensure_built(&plan.convoy)?;
     let asked = chosen(plan, set)?;
     let usual = if set == Set::Forwarders { 4 } else { 2 };
-    let (reps, secs) = match plan.quick {
-        true => (1, 1),
-        false => (plan.reps, plan.secs.unwrap_or(usual)),
-    };
+    let secs = plan.secs.unwrap_or(usual);
     let convoy = Contender::wireguard(CONVOY, &plan.convoy);
-    let mut stand = Stand::new(&convoy, Duration::from_secs(secs))?.of(set)?;
+    let mut stand = Stand::new(&convoy, set, Duration::from_secs(secs))?;
     let mut run = Run::new(Vec::new());
     let mut contenders = Vec::new();
     for one in &asked {
@@ -254,15 +249,15 @@ fn measure(plan: &Plan, set: Set) -> Result<Run> {
     let versions = programs.filter_map(|one| Some((&*one.name, one.version()?)));
     run.origin.versions = by_version(versions);
     let bare = Contender::bare();
-    let mut steps = interleaved(&contenders, reps);
+    let mut steps = interleaved(&contenders, plan.reps);
     if set == Set::Programs {
         steps.insert(0, (0, &bare));
     }
     perform(steps, |(round, contender)| {
         let before = run.rows.len();
         let measured = stand.start(contender).and_then(|()| {
-            let mut tests = scenes::tests_of(scenes).into_iter();
-            tests.try_for_each(|test| stand.measure(test, scenes, round, &mut run))
+            let mut groups = groups.iter();
+            groups.try_for_each(|scenes| stand.measure(scenes, round, &mut run))
         });
         let (name, number) = (&contender.name, round + 1);
         if let Err(error) = measured {

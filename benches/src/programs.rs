@@ -20,6 +20,8 @@ use tempfile::{NamedTempFile, TempDir};
 const SYSCALL: &str = "raw_syscalls:sys_enter";
 /// Where distributions put root's programs; may be missing from `PATH`.
 const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
+/// Time limit for a program to come up.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Time for a program's processes to end before they are killed.
 const END: Duration = Duration::from_secs(3);
 
@@ -60,29 +62,10 @@ pub(crate) fn find(program: &str) -> PathBuf {
 
 /// Fails without root, which network namespaces, tunnels and packet sockets need.
 pub(crate) fn ensure_root() -> Result<()> {
-    let is_root = nix::unistd::geteuid().is_root();
-    ensure!(
-        is_root,
-        "this measures in network namespaces: run it as root"
-    );
-    Ok(())
-}
-
-/// The version of a program: of a Go program that of its module, since a fork prints the original's; otherwise the first
-/// line that it prints with `option` and that names one. OpenVPN prints its version but exits with an error.
-pub(crate) fn version(program: &Path, option: &str) -> Option<String> {
-    let printed = |command: &mut Command| {
-        let output = command.output().map(|output| output.stdout);
-        String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
-    };
-    let module = printed(Command::new("go").args(["version", "-m"]).arg(program));
-    let mut modules = module.lines();
-    if let Some(module) = modules.find_map(|line| line.trim().strip_prefix("mod\t")) {
-        return Some(module.split('\t').take(2).join(" "));
+    if !nix::unistd::geteuid().is_root() {
+        bail!("this measures in network namespaces: run it as root");
     }
-    let printed = printed(Command::new(program).arg(option));
-    let names_one = |line: &&str| line.contains("version") || line.contains(char::is_numeric);
-    printed.lines().find(names_one).map(str::to_owned)
+    Ok(())
 }
 
 /// Writes a new file that only its owner can read.
@@ -97,13 +80,9 @@ pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// If perf is not installed.
-pub(crate) fn count_syscalls(
-    namespace: &Namespace,
-    pids: &[Pid],
-    window: Duration,
-) -> Result<Child> {
+pub(crate) fn count_syscalls(place: &Namespace, pids: &[Pid], window: Duration) -> Result<Child> {
     let pids = pids.iter().join(",");
-    let mut perf: Command = namespace.command("perf");
+    let mut perf: Command = place.command("perf");
     perf.args(["stat", "-x,", "-e", SYSCALL, "-p", &pids, "sleep"]);
     perf.arg(window.as_secs_f64().to_string());
     let perf = perf.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -137,12 +116,9 @@ impl Started {
         let name = command.get_program().to_string_lossy().into_owned();
         let log = NamedTempFile::new()?;
         command.stdin(Stdio::null()).process_group(0);
-        let writer = log.as_file();
-        command
-            .stdout(writer.try_clone()?)
-            .stderr(writer.try_clone()?);
-        let child = command.spawn();
-        let child = child.with_context(|| format!("start {name}"))?;
+        let writer = || log.as_file().try_clone();
+        command.stdout(writer()?).stderr(writer()?);
+        let child = command.spawn().with_context(|| format!("start {name}"))?;
         Ok(Self {
             name,
             child,
@@ -153,21 +129,15 @@ impl Started {
 
     /// Starts a copy of `program` in a directory of its own, so that all of its processes are found by what they execute,
     /// with these words as arguments; `{file}` is the path of a file with `text`, which names the tunnel.
-    pub(crate) fn copy(
-        place: &Namespace,
-        program: &Path,
-        arguments: &str,
-        text: &str,
-    ) -> Result<Self> {
+    pub(crate) fn copy(place: &Namespace, program: &Path, words: &str, text: &str) -> Result<Self> {
         let own = tempfile::tempdir()?;
-        let copy = own
-            .path()
-            .join(program.file_name().context("it has no name")?);
+        let name = program.file_name().context("it has no name")?;
+        let copy = own.path().join(name);
         fs::copy(program, &copy)?;
         let file = own.path().join("wg0.conf");
         write_private(&file, text)?;
-        let arguments = arguments.replace("{file}", &file.to_string_lossy());
-        let mut started = Self::new(place.command(copy).args(arguments.split_whitespace()))?;
+        let words = words.replace("{file}", &file.to_string_lossy());
+        let mut started = Self::new(place.command(copy).args(words.split_whitespace()))?;
         started.own = Some(own);
         Ok(started)
     }
@@ -190,18 +160,14 @@ impl Started {
         Ok(())
     }
 
-    /// Waits until `is_up`. Fails if the program ends first, or after `patience`.
-    pub(crate) fn wait_until(
-        &mut self,
-        patience: Duration,
-        mut is_up: impl FnMut(&Self) -> bool,
-    ) -> Result<()> {
-        let waited = eventually(patience, || match is_up(self) {
+    /// Waits until `is_up`. Fails if the program ends first, or after [`PATIENCE`].
+    pub(crate) fn wait_until(&mut self, is_up: impl Fn(&Self) -> bool) -> Result<()> {
+        let waited = eventually(PATIENCE, || match is_up(self) {
             true => Some(Ok(())),
             false => self.check().err().map(Err),
         });
         let (name, log) = (&self.name, self.last_lines());
-        waited.with_context(|| format!("{name} is not up after {patience:?}\n    {log}"))?
+        waited.with_context(|| format!("{name} is not up after {PATIENCE:?}\n    {log}"))?
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -72,7 +72,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let tools = tools.chain(args.profiles.is_some().then_some("perf"));
     let version = |tool| first_line(Command::new(tool).arg("--version"));
     let versions = tools.map(version).collect::<Result<_, _>>()?;
-    let mut run = Run::of_command(args.command.clone(), versions);
+    let mut run = Run::new(versions);
+    run.origin.command.clone_from(&args.command);
     let mut program = Command::new(&args.command[0]);
     let printed = programs::output(program.args(&args.command[1..]).stderr(Stdio::inherit()))?;
     let Some(directory) = &args.profiles else {
@@ -95,8 +96,7 @@ fn shares(directory: &Path, run: &mut Run) -> Result<()> {
         let Ok(text) = fs::read_to_string(directory.join(SHARES)) else {
             continue;
         };
-        let scene = directory.file_name().unwrap_or_default();
-        let scene = scene.to_string_lossy();
+        let scene = directory.file_name().unwrap_or_default().to_string_lossy();
         let shares: Value = serde_json::from_str(&text).with_context(|| scene.to_string())?;
         let daemons = shares["daemons"].as_array().into_iter().flatten();
         let daemons = DAEMONS.into_iter().zip(daemons);

@@ -81,9 +81,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let verdicts = verdict::judge(&observed);
     observed.add(&mut run);
     let failed = verdicts.iter().filter(|(_, passed, _)| !passed).count();
-    run.origin
-        .notes
-        .extend(verdicts.into_iter().map(|(.., text)| text));
+    let texts = verdicts.into_iter().map(|(.., text)| text);
+    run.origin.notes.extend(texts);
     SECTION.keep(&run, Some(&args.out.join(SECTION.file)), true)?;
     ensure!(failed == 0, "{failed} verdicts failed");
     Ok(())

@@ -62,8 +62,7 @@ pub(crate) fn output(program: &Path, options: &str) -> Result<Value> {
 /// Figures of the test `name`, with their units, and whether the generator set the limit.
 pub(crate) fn figures(output: &Value, name: &str) -> Vec<(Figure<'static>, f64, bool)> {
     let runs = output["runs"].as_array().into_iter().flatten();
-    let own = runs.filter(|run| run["name"] == name);
-    let figures = own.flat_map(|run| {
+    let figures = runs.filter(|run| run["name"] == name).flat_map(|run| {
         let is_limited = run["generator_limited"] == true;
         let figures = FIGURES.iter();
         figures.filter_map(move |(key, figure)| Some((*figure, run[key].as_f64()?, is_limited)))

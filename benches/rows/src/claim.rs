@@ -81,15 +81,13 @@ pub(crate) fn table(run: &Run) -> String {
 fn cells((scene, one, others, aim): &Claim, run: &Run) -> Option<Vec<String>> {
     let row = run.rows.iter().find(|row| row.scene == *scene)?;
     let (decimals, is_more_better) = properties(&row.unit);
-    let (sign, symbol) = if is_more_better {
-        (1.0, '≥')
-    } else {
-        (-1.0, '≤')
+    let (sign, symbol) = match is_more_better {
+        true => (1.0, '≥'),
+        false => (-1.0, '≤'),
     };
     let own = run.sample(scene, one, row.of())?;
     let medians = others.iter();
-    let medians =
-        medians.filter_map(|name| Some((run.sample(scene, name, row.of())?.median, *name)));
+    let medians = medians.filter_map(|it| Some((run.sample(scene, it, row.of())?.median, *it)));
     let (other, best) = medians.max_by(|(a, _), (b, _)| (a * sign).total_cmp(&(b * sign)))?;
     let figures = [own.median, other].map(|it| table::number(Some(it), decimals));
     let ratio = run.ratio(scene, [one, best], row.of());

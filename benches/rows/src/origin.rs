@@ -1,6 +1,6 @@
 //! The machine, versions and command line behind a result.
 
-use std::{path::Path, process::Command};
+use std::{env, path::Path, process::Command};
 
 use anyhow::{Result, ensure};
 use convoy_lab::measure::Host;
@@ -30,14 +30,14 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Origin of a run of `command` that starts now.
-    pub(crate) fn of_command(command: Vec<String>, versions: Vec<String>) -> Self {
+    /// Origin of a run of this program that starts now.
+    pub(crate) fn new(versions: Vec<String>) -> Self {
         let now = jiff::Timestamp::now();
         Self {
             host: Host::of_this_machine(),
             commit: commit_of(Path::new(".")).unwrap_or_else(|_| "unknown".to_owned()),
             started: now.strftime("%Y-%m-%d %H:%M UTC").to_string(),
-            command,
+            command: env::args().collect(),
             versions,
             notes: Vec::new(),
         }

@@ -2,7 +2,7 @@
 //!
 //! The viewer chooses the font; a font of our own only measures the text.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use anyhow::Result;
 use convoy_lab::measure::Sample;
@@ -20,15 +20,16 @@ pub struct Plot {
     pub file: &'static str,
     /// Headline.
     pub title: &'static str,
-    /// Includes the unit.
-    pub x_label: &'static str,
-    /// Scale of the horizontal axis.
-    pub x_scale: Scale,
+    /// The horizontal axis.
+    pub axis: Axis,
     /// From top to bottom; panels without points are omitted.
     pub panels: Panels,
     /// Whether grey lines show the lowest and highest value.
     pub has_range: bool,
 }
+
+/// Label of an axis, with its unit, and its scale.
+pub type Axis = (&'static str, Scale);
 
 /// Scene, unit and scale of a panel.
 pub type Panels = &'static [(&'static str, &'static str, Scale)];
@@ -102,20 +103,13 @@ struct Mark<'a> {
 
 impl Plot {
     /// A plot of medians alone.
-    pub const fn new(
-        file: &'static str,
-        title: &'static str,
-        (x_label, x_scale): (&'static str, Scale),
-        panels: Panels,
-    ) -> Self {
-        let has_range = false;
+    pub const fn new(file: &'static str, title: &'static str, axis: Axis, panels: Panels) -> Self {
         Self {
             file,
             title,
-            x_label,
-            x_scale,
+            axis,
             panels,
-            has_range,
+            has_range: false,
         }
     }
 
@@ -146,10 +140,11 @@ impl Plot {
         whole.fill(&WHITE)?;
         let (head, mut rest) = whole.split_vertically(HEAD);
         self.draw_head(&head, &run.origin.line(), &marks)?;
+        let (_, x_scale) = self.axis;
         let lines = panels.iter().flat_map(|panel| &panel.lines);
         let places = lines.flat_map(|line| &line.points);
-        let places = places.map(|point| self.x_scale.place(point.0));
-        let across = self.x_scale.ends(places, 1.0);
+        let places = places.map(|point| x_scale.place(point.0));
+        let across = x_scale.ends(places, 1.0);
         for (number, panel) in (1..).zip(&panels) {
             // The last panel has room for the horizontal axis.
             let foot = if number == panels.len() { FOOT } else { 0 };
@@ -224,6 +219,7 @@ impl Plot {
         area: &Area<'_>,
         foot: u32,
     ) -> Result<()> {
+        let (x_label, x_scale) = self.axis;
         let up = panel.scale.ends(panel.places(), HEADROOM);
         let mut chart = ChartBuilder::on(area)
             .margin_top(26)
@@ -238,13 +234,13 @@ impl Plot {
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
             .axis_style(BLACK.mix(0.4))
-            .x_desc(if foot > 0 { self.x_label } else { "" })
+            .x_desc(if foot > 0 { x_label } else { "" })
             .y_desc(&panel.label)
             .axis_desc_style((FONT, 14).into_font())
             .label_style((FONT, 13).into_font())
-            .x_labels(self.x_scale.ticks(across, 13))
+            .x_labels(x_scale.ticks(across, 13))
             .y_labels(panel.scale.ticks(&up, 5))
-            .x_label_formatter(&|place| self.x_scale.text(*place))
+            .x_label_formatter(&|place| x_scale.text(*place))
             .y_label_formatter(&|place| panel.scale.text(*place))
             .draw()?;
         for mark in marks {
@@ -254,8 +250,7 @@ impl Plot {
         }
         for line in &panel.lines {
             let points = thinned(&line.points).into_iter();
-            let points =
-                points.map(|(at, value)| (self.x_scale.place(at), panel.scale.place(value)));
+            let points = points.map(|(at, it)| (x_scale.place(at), panel.scale.place(it)));
             let points: Points = points.filter(|(_, place)| place.is_finite()).collect();
             chart.draw_series(LineSeries::new(points.iter().copied(), line.colour))?;
             if points.len() <= FEW {
@@ -288,21 +283,13 @@ fn samples<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(f64, Sample)> {
 
 fn marks(rows: &[Row]) -> Vec<Mark<'_>> {
     let events = rows.iter().filter(|row| row.scene == EVENTS);
-    let kinds: Vec<_> = events
-        .clone()
-        .map(|row| &row.contender[..])
-        .unique()
-        .collect();
+    let kinds = events.clone().map(|row| &row.contender[..]).unique();
     // The first two colours are those of lines.
-    let colours = COLOURS.iter().cycle().skip(2);
+    let colours: BTreeMap<_, _> = kinds.zip(COLOURS.into_iter().cycle().skip(2)).collect();
     let marks = events.filter_map(|row| {
-        let mut kinds = kinds.iter().zip(colours.clone());
-        let (kind, colour) = kinds.find(|(kind, _)| **kind == row.contender)?;
-        Some(Mark {
-            kind,
-            colour: *colour,
-            span: row.at?..row.value,
-        })
+        let (kind, span) = (&row.contender[..], row.at?..row.value);
+        let colour = colours[kind];
+        Some(Mark { kind, colour, span })
     });
     marks.collect()
 }
@@ -379,8 +366,7 @@ mod tests {
             let row = |(at, value)| Row::new("load", contender, ("", "kpps"), 0, value).at(at);
             run.rows.extend(few.iter().copied().map(row));
         }
-        let event = Row::new(EVENTS, "outage", ("", "s"), 0, 20.0);
-        run.push(event.at(10.0));
+        run.push(Row::new(EVENTS, "outage", ("", "s"), 0, 20.0).at(10.0));
         let svg = plot.svg(&run).unwrap().unwrap();
         let texts = [
             "A title", "time (s)", "kpps", "sent", "arrived", "outage", "100",

@@ -59,15 +59,9 @@ mod tests {
     #[test]
     fn the_ranks_are_those_of_the_tables() {
         // As in any table of the sign test for a two-sided 5 %.
-        let expected = [
-            (0, None),
-            (5, None),
-            (6, Some(0)),
-            (8, Some(0)),
-            (9, Some(1)),
-        ];
-        for (count, rank) in expected.into_iter().chain([(12, Some(2)), (20, Some(5))]) {
-            assert_eq!(left_out(count), rank, "{count}");
+        assert_eq!([0, 5].map(left_out), [None; 2]);
+        for (count, rank) in [(6, 0), (8, 0), (9, 1), (12, 2), (20, 5)] {
+            assert_eq!(left_out(count), Some(rank), "{count}");
         }
         let sample = Sample::of([5.0, 1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0].into());
         assert_eq!(interval(&sample.unwrap()), Some([2.0, 8.0]));

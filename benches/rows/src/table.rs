@@ -72,9 +72,8 @@ pub fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> Stri
         column.set_cell_alignment(CellAlignment::Right);
     }
     let lines = table.lines();
-    let mut lines: Vec<_> = lines
-        .map(|line| line.trim_end().to_owned() + "\n")
-        .collect();
+    let lines = lines.map(|line| line.trim_end().to_owned() + "\n");
+    let mut lines: Vec<_> = lines.collect();
     if let Some((first, others)) = lines.get(1).and_then(|rule| rule[1..].split_once('|')) {
         lines[1] = format!("|{first}|{}", others.replace("-|", ":|"));
     }

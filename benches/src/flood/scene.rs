@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use convoy_lab::flood::{self, Datagrams, Flooded, Generator};
 use convoy_lab::measure::{self, Bed, Counters, Direction};
 use convoy_lab::wireguard::{End, Underlay};
-use convoy_lab::{Namespace, PacketSocket, UDP_SEGMENTATION, eventually};
+use convoy_lab::{PacketSocket, UDP_SEGMENTATION, eventually};
 
-use crate::agent::connect;
+use crate::agent::{connect, set};
 use crate::programs;
-use crate::tunnel::{Contender, Stand};
+use crate::tunnel::{Contender, Set, Stand};
 
 /// The cables: between attacker and right host, and of the tunnel.
 const CABLE: &str = "veth1";
@@ -54,7 +54,7 @@ impl Scene {
     pub(super) fn new(program: &Path, notes: &mut Vec<String>) -> Result<Self> {
         programs::ensure_root()?;
         let contender = Contender::wireguard("convoy", program);
-        let mut stand = Stand::new(&contender, Duration::ZERO)?;
+        let mut stand = Stand::new(&contender, Set::Programs, Duration::ZERO)?;
         let bed = &mut stand.bed;
         let attacker = bed.lab().namespace("attacker")?;
         let right = bed.tunnel.right.namespace.clone();
@@ -64,11 +64,11 @@ impl Scene {
         link.add_route_through(flood::SOURCES, ATTACKER.into())?;
         // The routing table expects a forged source on another cable.
         for interface in ["all", CABLE] {
-            set(&right, &format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
+            set(&right, &format!("ipv4/conf/{interface}/rp_filter"), "0")?;
         }
         // Discard answers to forged sources.
-        set(&attacker, "net.ipv4.ip_forward=0")?;
-        if set(&right, "net.ipv4.icmp_msgs_per_sec=0").is_err() {
+        set(&attacker, "ipv4/ip_forward", "0")?;
+        if set(&right, "ipv4/icmp_msgs_per_sec", "0").is_err() {
             notes.push("The closed port answers some datagrams by ICMP errors.".to_owned());
         }
         let daemon = SocketAddrV4::new(TARGET, bed.tunnel.right.config.listen_port);
@@ -102,11 +102,9 @@ impl Scene {
             anyhow::Ok(captured.unwrap_or_else(|panic| resume_unwind(panic))?)
         })?;
         let heard = self.data.len();
-        let is_enough = heard >= *DATA_MESSAGES.start();
-        ensure!(
-            is_enough,
-            "only {heard} datagrams of the transfer were captured"
-        );
+        if heard < *DATA_MESSAGES.start() {
+            bail!("only {heard} datagrams of the transfer were captured");
+        }
         Ok(())
     }
 
@@ -165,12 +163,6 @@ fn outer(end: &End) -> SocketAddrV4 {
         SocketAddr::V4(address) => address,
         SocketAddr::V6(_) => unreachable!("asked for IPv4"),
     }
-}
-
-/// Sets a sysctl of a namespace.
-fn set(namespace: &Namespace, setting: &str) -> Result<()> {
-    let mut sysctl = namespace.command("sysctl");
-    programs::output(sysctl.args(["-q", "-w", setting])).map(drop)
 }
 
 /// Does `work` while `generator` sends `rate` datagrams per second.

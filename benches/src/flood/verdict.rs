@@ -38,8 +38,7 @@ const ANSWERED: [&str; 2] = ["replayed-handshakes", "wrong-cookies"];
 /// Lists the failed checks of a run in which `kpps` were asked for.
 pub(super) fn failures(run: &Run, kpps: f64) -> Vec<String> {
     let rows = run.rows.iter().filter(|row| row.contender == DAEMON);
-    let scenes = rows.map(|row| &row.scene[..]).unique();
-    let of_floods = scenes.flat_map(|scene| {
+    let of_floods = rows.map(|row| &row.scene[..]).unique().flat_map(|scene| {
         let failures = of_scene(run, scene, kpps).into_iter();
         failures.map(move |why| format!("{scene}: {why}"))
     });
@@ -106,8 +105,7 @@ mod tests {
         let mut run = run(ANSWERED[0], 0.5, 95.0);
         assert!(failures(&run, 100.0).is_empty());
         run.rows.retain(|row| row.figure != COOKIES.0);
-        let most = [(MEMORY, 9000.0 + GROWTH_KIB), (LOG_LINES, MOST_LINES)];
-        for (figure, value) in most {
+        for (figure, value) in [(MEMORY, 9000.0 + GROWTH_KIB), (LOG_LINES, MOST_LINES)] {
             run.push(Row::new(ANSWERED[0], DAEMON, figure, 2, value + 1.0));
         }
         let (rate, must) = HANDSHAKES[0];

@@ -43,11 +43,7 @@ pub(super) struct Flow {
 
 impl Flow {
     /// Sends all `trains` from one end and counts the datagrams that arrive at the other.
-    pub(super) fn carry(
-        &mut self,
-        [from, at]: [End<'_>; 2],
-        trains: &[Train],
-    ) -> Result<(), Errno> {
+    pub(super) fn carry(&mut self, [from, at]: [End<'_>; 2], trains: &[Train]) -> nix::Result<()> {
         // By default the kernel may delay each short sleep by 50 µs to merge wake-ups.
         set_timerslack(1)?;
         let mut headers = MultiHeaders::preallocate(BATCH, None);
@@ -80,7 +76,7 @@ impl Flow {
 
 impl Train {
     /// Returns the number of datagrams.
-    fn send(&self, (from, len): End<'_>) -> Result<usize, Errno> {
+    fn send(&self, (from, len): End<'_>) -> nix::Result<usize> {
         let datagrams = self.bytes.len() / len;
         let segment = (datagrams > 1).then_some(len as u16);
         match send_from(from, self.source, self.to, &self.bytes, segment) {
@@ -92,7 +88,7 @@ impl Train {
 }
 
 /// Takes what has arrived and counts the datagrams by their lengths; copies only the first byte of a message.
-fn receive((at, len): End<'_>, headers: &mut MultiHeaders<()>) -> Result<usize, Errno> {
+fn receive((at, len): End<'_>, headers: &mut MultiHeaders<()>) -> nix::Result<usize> {
     let mut starts = [[0]; BATCH];
     let mut slices = starts.each_mut().map(|start| [IoSliceMut::new(start)]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;

@@ -32,8 +32,7 @@ const MOST_FLAT: f64 = 256.0;
 pub(super) fn section(directory: &Path) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     for (what, published, file, answer) in FIGURES {
-        let run = Run::load(&directory.join(file))?;
-        let here = run.as_ref().and_then(answer);
+        let here = Run::load(&directory.join(file))?.as_ref().and_then(answer);
         let here = here.unwrap_or_else(|| "no result yet".to_owned());
         rows.push(vec![what.to_owned(), published.to_owned(), here]);
     }
@@ -89,10 +88,8 @@ fn batches(run: &Run) -> Option<String> {
         let count = sizes.values.iter().filter(|size| is_in(**size)).count();
         100.0 * count as f64 / sizes.values.len() as f64
     };
-    let (within, above) = (
-        percent(|it| (10.0..=20.0).contains(&it)),
-        percent(|it| it > 20.0),
-    );
+    let within = percent(|it| (10.0..=20.0).contains(&it));
+    let above = percent(|it| it > 20.0);
     let median = sizes.median;
     Some(format!(
         "median {median}; {within:.0} % in 10 to 20, {above:.0} % above"

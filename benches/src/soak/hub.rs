@@ -1,15 +1,14 @@
 //! Hub and spokes, with their daemons.
 
-use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use convoy_lab::Lab;
 use convoy_lab::measure::Host;
 use convoy_lab::wireguard::{End, Identity, Implementation};
-use convoy_lab::{Lab, Namespace};
 
-use crate::agent::{TUNNEL_MTU, connect};
+use crate::agent::{TUNNEL_MTU, connect, set};
 use crate::programs;
 
 /// The numbers from which the spokes' addresses are derived.
@@ -19,6 +18,8 @@ const HUB: u8 = 1;
 pub(super) const PORT: u16 = 51_820;
 /// The interface at a spoke's end of its cable.
 pub(super) const CABLE: &str = "veth0";
+/// IPv6 router solicitations have no route in the tunnel: the kernels are to send none.
+const SOLICITATIONS: &str = "ipv6/conf/default/router_solicitations";
 
 /// A hub and its spokes, before any traffic through the tunnels.
 pub(super) struct Hub {
@@ -39,10 +40,12 @@ impl Hub {
         let identity = Identity::new(HUB);
         let outer = |network: u8, host: u8| Ipv4Addr::new(10, 9, network, host);
         let endpoint = |network, host| Some((outer(network, host), PORT).into());
-        let middle = quiet_namespace(&lab, "hub")?;
+        let middle = lab.namespace("hub")?;
+        set(&middle, SOLICITATIONS, "0")?;
         let (mut peers, mut spokes) = (Vec::new(), Vec::new());
         for n in SPOKES {
-            let spoke = quiet_namespace(&lab, &format!("spoke {n}"))?;
+            let spoke = lab.namespace(&format!("spoke {n}"))?;
+            set(&spoke, SOLICITATIONS, "0")?;
             let cable = format!("veth{n}");
             let at_hub = (&middle, &cable[..], outer(n, HUB));
             connect(&lab, at_hub, (&spoke, CABLE, outer(n, n)))?;
@@ -65,14 +68,4 @@ impl Hub {
     pub(super) fn daemons(&self) -> impl Iterator<Item = &End> {
         std::iter::once(&self.hub).chain(&self.spokes)
     }
-}
-
-/// A namespace whose kernel sends no IPv6 router solicitations into the tunnel, where they have no route.
-fn quiet_namespace(lab: &Lab, name: &str) -> Result<Namespace> {
-    // Below /proc/sys/net every thread sees the settings of its own namespace.
-    let setting = "/proc/sys/net/ipv6/conf/default/router_solicitations";
-    let namespace = lab.namespace(name)?;
-    let written = namespace.run(|| fs::write(setting, "0"))?;
-    written.with_context(|| format!("write {setting}"))?;
-    Ok(namespace)
 }

@@ -68,10 +68,9 @@ impl Observed {
             };
             add("TCP goodput", "spokes to hub", "Mbit/s", sample.up_mbps);
             add("TCP goodput", "hub to spokes", "Mbit/s", sample.down_mbps);
-            let latency = sample
-                .latency
-                .map(|it| [("median", it.median_ms), ("p99", it.p99_ms)]);
-            for (figure, ms) in latency.into_iter().flatten() {
+            let latency = sample.latency.iter();
+            let latency = latency.flat_map(|it| [("median", it.median_ms), ("p99", it.p99_ms)]);
+            for (figure, ms) in latency {
                 add("round trip", figure, "ms", ms.unwrap_or(f64::NAN));
             }
             for (place, (daemon, usage)) in self.daemons.iter().zip(&sample.usage).enumerate() {

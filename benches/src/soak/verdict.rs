@@ -73,11 +73,8 @@ pub(super) fn judge(observed: &Observed) -> Vec<Verdict> {
     ];
     let verdict = |(what, (passed, found), bound)| {
         let mark = if passed { "yes" } else { "**no**" };
-        (
-            what,
-            passed,
-            format!("{what}: {mark}. {found} (bound: {bound})."),
-        )
+        let text = format!("{what}: {mark}. {found} (bound: {bound}).");
+        (what, passed, text)
     };
     verdicts.map(verdict).into()
 }
@@ -102,10 +99,8 @@ fn undisturbed(observed: &Observed) -> Finding {
 
 fn events(observed: &Observed) -> Finding {
     let events = &observed.events;
-    let failed: Vec<_> = events
-        .iter()
-        .filter(|event| event.error.is_some())
-        .collect();
+    let failed = events.iter().filter(|event| event.error.is_some());
+    let failed: Vec<_> = failed.collect();
     match failed.is_empty() {
         true => (true, format!("{} events", events.len())),
         false => (false, format!("failed: {failed:?}")),
@@ -133,8 +128,7 @@ fn handshakes(observed: &Observed) -> Finding {
 fn ages(observed: &Observed, spoke: u8) -> Vec<u64> {
     let own = observed.handshakes.iter().filter(|it| it.0 == spoke);
     let end = observed.began_unix_s + observed.secs;
-    let times = own.map(|(_, unix_s)| *unix_s).chain([end]);
-    let ages = times.tuple_windows();
+    let ages = own.map(|(_, unix_s)| *unix_s).chain([end]).tuple_windows();
     ages.map(|(one, next)| next.saturating_sub(one)).collect()
 }
 
@@ -215,12 +209,9 @@ fn slope(it: &Course) -> Finding {
 }
 
 /// As many at the end as after the warm-up, and never many more.
-fn flat(
-    Course {
-        first, last, most, ..
-    }: &Course,
-) -> Finding {
-    let is_flat = first == last && *most <= last + MOMENTARY;
+fn flat(it: &Course) -> Finding {
+    let (first, last, most) = (it.first, it.last, it.most);
+    let is_flat = first == last && most <= last + MOMENTARY;
     (is_flat, format!("{first} → {last} (most {most})"))
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use convoy_lab::wireguard::Implementation;
+use itertools::Itertools as _;
 
 use crate::programs::{self, find};
 
@@ -326,16 +327,27 @@ impl Contender {
         (!has_it).then(|| format!("this convoy has no `up --userspace --engine {engine}`"))
     }
 
-    /// Version; of a Go program that of its module, since a fork prints the original's.
+    /// The version: of a Go program that of its module, since a fork prints the original's; otherwise the first
+    /// printed line that names one. OpenVPN prints its version but exits with an error.
     pub(crate) fn version(&self) -> Option<String> {
-        programs::version(
-            &self.program,
-            match &self.name[..] {
-                "socat" => "-V",
-                "haproxy" => "-v",
-                _ => "--version",
-            },
-        )
+        let printed = |command: &mut Command| {
+            let output = command.output().map(|output| output.stdout);
+            String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
+        };
+        let mut go = Command::new("go");
+        let module = printed(go.args(["version", "-m"]).arg(&self.program));
+        let mut modules = module.lines();
+        if let Some(module) = modules.find_map(|line| line.trim().strip_prefix("mod\t")) {
+            return Some(module.split('\t').take(2).join(" "));
+        }
+        let option = match &self.name[..] {
+            "socat" => "-V",
+            "haproxy" => "-v",
+            _ => "--version",
+        };
+        let printed = printed(Command::new(&self.program).arg(option));
+        let names_one = |line: &&str| line.contains("version") || line.contains(char::is_numeric);
+        printed.lines().find(names_one).map(str::to_owned)
     }
 }
 
@@ -360,13 +372,7 @@ mod tests {
         let known =
             "{own-key} {own} {other-key} {other} {directory} {hub-key} {hub} {file}".split(' ');
         let places: Vec<_> = known.map(|place| (place, "there".to_owned())).collect();
-        let sets = [
-            PROGRAMS.as_slice(),
-            &ROOTLESS,
-            &GATEWAYS,
-            &PATHS,
-            &FORWARDERS,
-        ];
+        let sets = [&PROGRAMS[..], &ROOTLESS, &GATEWAYS, &PATHS, &FORWARDERS];
         for (_, _, _, arguments, file) in sets.concat() {
             let text = fill(&(arguments.to_owned() + file), true, &places);
             assert!(!text.contains('{'), "{text}");

@@ -14,14 +14,13 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use anyhow::Result;
 use convoy_lab::Namespace;
 use convoy_lab::measure::Bed;
 
 use super::contender::{Contender, Kind};
-use crate::agent::connect;
+use crate::agent::{connect, set};
 use crate::programs::{Started, find, output};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -33,11 +32,8 @@ const VETH: &str = "veth1";
 const INSIDE: &str = "/var/run/inside";
 /// Lets a gateway behind a user-mode network call its peer, which could not call it.
 const KEEPALIVE: u16 = 25;
-/// Time limit for a user-mode network to come up.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Removes the last contender's rules as well: they track connections, which costs whoever does not masquerade, too.
-const FORWARD: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward
-exec \"$0\" 'add table ip bench; delete table ip bench'";
+/// Removes the last contender's rules: they track connections, which costs whoever does not masquerade, too.
+const REMOVE: &str = "add table ip bench; delete table ip bench";
 const MASQUERADE: &str = "table ip bench {
     chain leaving { type nat hook postrouting priority srcnat; ip saddr 10.8.0.0/24 oifname != \"wg0\" masquerade; }
 }";
@@ -76,8 +72,8 @@ impl Gateway {
     /// and behind its user-mode network.
     pub(super) fn renew(&self, bed: &mut Bed, contender: &Contender) -> Result<Option<Started>> {
         for gateway in [&self.host, &self.inside] {
-            let mut shell = gateway.command("sh");
-            output(shell.args(["-c", FORWARD]).arg(find("nft")))?;
+            set(gateway, "ipv4/ip_forward", "1")?;
+            output(gateway.command(find("nft")).arg(REMOVE))?;
         }
         let (left, right) = (&mut bed.tunnel.left, &bed.tunnel.right);
         let link = right.namespace.link();
@@ -100,7 +96,7 @@ impl Gateway {
         let mut network = Started::new(command.args(contender.arguments.split(' ')))?;
         // The second field of the default route is zero.
         let routes = format!("/proc/{}/net/route", self.inside.pid());
-        network.wait_until(PATIENCE, |_| {
+        network.wait_until(|_| {
             fs::read_to_string(&routes).is_ok_and(|routes| routes.contains("\t00000000\t"))
         })?;
         Ok(network)

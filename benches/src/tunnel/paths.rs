@@ -12,7 +12,6 @@
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use convoy_lab::Namespace;
@@ -21,7 +20,7 @@ use convoy_lab::wireguard::{End, Identity, Implementation};
 use serde_json::Value;
 
 use super::contender::Contender;
-use crate::agent::{TUNNEL, TUNNEL_MTU, connect};
+use crate::agent::{TUNNEL, TUNNEL_MTU, connect, set};
 use crate::programs::{Started, find, output};
 
 /// The interface of each client to the hub.
@@ -41,8 +40,6 @@ const TURN: &str = "-n --no-cli --lt-cred-mech --realm=bench --log-file=stdout -
     --user=bench:correct-horse --listening-ip=10.10.1.3 --relay-ip=10.10.2.3 --cert={directory}/certificate \
     --pkey={directory}/key";
 pub(super) const PASSWORD: &str = "correct-horse\n";
-/// Time for a TURN server to start.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The hub and the TURN server.
 pub(super) struct Paths {
@@ -67,8 +64,7 @@ impl Paths {
         let link = bed.tunnel.left.namespace.link();
         link.add_route_through(BEYOND, AT_HUB[0].into())?;
         let hub = End::start(&place, convoy, &Identity::new(HUB), peers, TUNNEL_MTU)?;
-        let forward = format!("echo 1 > /proc/sys/net/ipv4/conf/{TUNNEL}/forwarding");
-        output(place.command("sh").args(["-c", &forward]))?;
+        set(&place, &format!("ipv4/conf/{TUNNEL}/forwarding"), "1")?;
         Ok(Self { hub, turn: None })
     }
 
@@ -82,7 +78,7 @@ impl Paths {
         let mut command = place.command(find("turnserver"));
         let turn = Started::new(command.args(arguments.split(' ')));
         let mut turn = turn.context("(fix: apt-get install coturn)")?;
-        turn.wait_until(PATIENCE, |_| {
+        turn.wait_until(|_| {
             let connected = place.run(|| TcpStream::connect((AT_HUB[0], TURN_PORT)).is_ok());
             connected.unwrap_or(false)
         })?;

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use convoy_lab::measure::Direction;
 use convoy_lab::traffic::Exchange;
+use itertools::Itertools as _;
 
 use super::contender::{Contender, Kind, Set};
 
@@ -163,24 +164,23 @@ pub(crate) const SCENES: &[Scene] = &[
     of("udp-1200-most", ("UDP 1,200 B, peak arrival rate", "kpps"), UdpCurve(1_200), "po"),
 ];
 
-/// Finds the scenes called `names`.
-///
-/// # Errors
-/// If a name is unknown; lists all names.
-pub(crate) fn named(names: &[String]) -> Result<Vec<&'static Scene>> {
-    let named = |name: &String| {
-        let known = || SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>();
-        let scene = SCENES.iter().find(|scene| scene.name == name);
-        scene.with_context(|| format!("no row is called {name}: {}", known().join(", ")))
-    };
-    names.iter().map(named).collect()
-}
-
 impl Set {
-    pub(crate) fn scenes(self) -> Vec<&'static Scene> {
+    /// Finds the scenes called `names`, of whatever set; without names, those of this set.
+    ///
+    /// # Errors
+    /// If a name is unknown; lists all names.
+    pub(crate) fn scenes(self, names: &[String]) -> Result<Vec<&'static Scene>> {
         let letter = char::from(self as u8);
         let own = SCENES.iter().filter(|scene| scene.sets.contains(letter));
-        own.collect()
+        let named = |name: &String| {
+            let scene = SCENES.iter().find(|scene| scene.name == name);
+            let known = || SCENES.iter().map(|scene| scene.name).join(", ");
+            scene.with_context(|| format!("no row is called {name}: {}", known()))
+        };
+        match names {
+            [] => Ok(own.collect()),
+            names => names.iter().map(named).collect(),
+        }
     }
 }
 
@@ -200,7 +200,7 @@ const fn of(
 
 impl Scene {
     /// Returns whether it shows this figure of its test: the one in its unit, or that percentile.
-    pub(super) fn shows(&self, figure: Figure) -> bool {
+    pub(super) fn shows(&self, figure: &str) -> bool {
         let (name, unit) = self.figure;
         unit == figure || name.rsplit(", ").next() == Some(figure)
     }
@@ -219,57 +219,43 @@ impl Scene {
     }
 }
 
-/// The tests that yield `scenes`, each once, in order; memory is read last.
-pub(crate) fn tests_of(scenes: &[&Scene]) -> Vec<Test> {
-    let mut tests: Vec<Test> = Vec::new();
+/// Groups scenes by the test that yields them, in order; memory is read last.
+pub(crate) fn by_test<'a>(scenes: &[&'a Scene]) -> Vec<Vec<&'a Scene>> {
+    let mut groups: Vec<Vec<&Scene>> = Vec::new();
     for scene in scenes {
-        if !tests.contains(&scene.test) {
-            tests.push(scene.test);
+        let mut known = groups.iter_mut();
+        match known.find(|group| group[0].test == scene.test) {
+            Some(group) => group.push(scene),
+            None => groups.push(vec![scene]),
         }
     }
-    tests.sort_by_key(|test| match test {
+    groups.sort_by_key(|group| match group[0].test {
         CpuIdle => 0,
         PingIdle => 1,
         Test::Memory => 3,
         _ => 2,
     });
-    tests
+    groups
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::*;
 
     #[test]
     fn every_scene_has_a_name_and_a_figure_of_its_own() {
-        let names: BTreeSet<_> = SCENES.iter().map(|scene| scene.name).collect();
-        let figures: BTreeSet<_> = SCENES.iter().map(|scene| scene.figure).collect();
-        assert_eq!((names.len(), figures.len()), (SCENES.len(), SCENES.len()));
+        assert!(SCENES.iter().map(|scene| scene.name).all_unique());
+        assert!(SCENES.iter().map(|scene| scene.figure).all_unique());
     }
 
     #[test]
     fn every_scene_shows_one_figure_of_its_test() {
-        let figures = [
-            "Gbit/s",
-            "Mbit/s",
-            "kpps",
-            "1/s",
-            "flows",
-            "CPU s/GB",
-            "GB/CPU s",
-            "CPUs",
-            "kcalls/GB",
-            "MB",
-            "%",
-            "p50",
-            "p99",
-            "p99.9",
-        ];
+        let figures =
+            "Gbit/s|Mbit/s|kpps|1/s|flows|CPU s/GB|GB/CPU s|CPUs|kcalls/GB|MB|%|p50|p99|p99.9";
         for scene in SCENES {
-            let shown = figures.into_iter().filter(|figure| scene.shows(figure));
+            let shown = figures.split('|').filter(|figure| scene.shows(figure));
             assert_eq!(shown.count(), 1, "{}", scene.name);
         }
     }
@@ -277,8 +263,10 @@ mod tests {
     #[test]
     fn a_test_runs_once_for_all_its_scenes_and_memory_comes_last() {
         let names = ["memory", "tcp-up", "tcp-up-cpu", "cpu-idle"].map(str::to_owned);
-        let tests = tests_of(&named(&names).unwrap());
-        assert_eq!(tests, [CpuIdle, Tcp(UP), Test::Memory]);
+        let groups = by_test(&Set::Programs.scenes(&names).unwrap());
+        let names = |group: Vec<&Scene>| group.iter().map(|scene| scene.name).join(" ");
+        let groups: Vec<_> = groups.into_iter().map(names).collect();
+        assert_eq!(groups, ["cpu-idle", "tcp-up tcp-up-cpu", "memory"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::gateway::{self, Gateway};
 use super::paths::{self, Paths};
 use super::scenes::{Figure, Scene, Test, UP};
 use crate::programs::{Started, write_private};
-use tcp::stream;
+use tcp::load;
 
 /// The right end's address in an OpenVPN.
 const OPENVPN: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
@@ -72,11 +72,11 @@ struct Found {
 }
 
 impl Stand {
-    /// Builds the namespaces, with the WireGuard program `contender` at both ends.
+    /// Builds the namespaces for a set's contenders, with the WireGuard program `contender` at both ends.
     ///
     /// # Errors
     /// If a namespace cannot be created or the daemons do not start.
-    pub(crate) fn new(contender: &Contender, window: Duration) -> Result<Self> {
+    pub(crate) fn new(contender: &Contender, set: Set, window: Duration) -> Result<Self> {
         let convoy = contender.implementation();
         let mut bed = Bed::with(&convoy, crate::agent::agent, &TunnelOptions::default())?;
         // Tailscale's fork does not learn a peer's endpoint from received packets.
@@ -84,30 +84,9 @@ impl Stand {
         if let Some(peer) = bed.tunnel.right.config.peers.first_mut() {
             peer.endpoint = Some(left);
         }
-        Ok(Self {
-            bed,
-            contender: contender.clone(),
-            programs: Vec::new(),
-            ends: None,
-            gateway: None,
-            paths: None,
-            convoy,
-            directory: tempfile::tempdir()?,
-            set: Set::Programs,
-            window,
-            known_pps: BTreeMap::new(),
-            earlier_peak: 0,
-        })
-    }
-
-    /// The same for the contenders of `set`.
-    pub(crate) fn of(mut self, set: Set) -> Result<Self> {
-        self.set = set;
-        match set {
-            Set::Gateways => self.gateway = Some(Gateway::new(&mut self.bed)?),
-            Set::Paths => self.paths = Some(Paths::new(&self.bed, &self.convoy)?),
-            _ => {}
-        }
+        let gateway = (set == Set::Gateways).then(|| Gateway::new(&mut bed));
+        let paths = (set == Set::Paths).then(|| Paths::new(&bed, &convoy));
+        let directory = tempfile::tempdir()?;
         let identity = RelayIdentity::new(paths::SERVER).map_err(Error::msg)?;
         for (name, text) in [
             ("authority", &*identity.authority),
@@ -115,9 +94,22 @@ impl Stand {
             ("key", &identity.key),
             ("password", paths::PASSWORD),
         ] {
-            write_private(&self.directory.path().join(name), text)?;
+            write_private(&directory.path().join(name), text)?;
         }
-        Ok(self)
+        Ok(Self {
+            gateway: gateway.transpose()?,
+            paths: paths.transpose()?,
+            bed,
+            contender: contender.clone(),
+            programs: Vec::new(),
+            ends: None,
+            convoy,
+            directory,
+            set,
+            window,
+            known_pps: BTreeMap::new(),
+            earlier_peak: 0,
+        })
     }
 
     /// Fails if a daemon or another program has ended.
@@ -129,27 +121,20 @@ impl Stand {
         }
     }
 
-    /// Runs `test` for those of `scenes` that it fills, and adds their rows. If it fails, the reason becomes a note, and
-    /// the next test starts with new daemons.
+    /// Runs the test of `scenes`, which share it, and adds the contender's rows. If it fails, the reason becomes a
+    /// note, and the next test starts with new daemons.
     ///
     /// # Errors
     /// If the daemons do not start again.
-    pub(crate) fn measure(
-        &mut self,
-        test: Test,
-        scenes: &[&Scene],
-        round: u32,
-        run: &mut Run,
-    ) -> Result<()> {
+    pub(crate) fn measure(&mut self, scenes: &[&Scene], round: u32, run: &mut Run) -> Result<()> {
         let own = scenes.iter().copied();
-        let own = own.filter(|scene| scene.test == test);
         let own: Vec<_> = own.filter(|scene| scene.is_for(&self.contender)).collect();
         let Some(first) = own.first() else {
             return Ok(());
         };
         let name = self.contender.name.clone();
         let note = |why: String| format!("Failed: {name} in round {}: {why}", round + 1);
-        let found = self.perform(test, &own);
+        let found = self.perform(first.test, &own);
         let found = found.and_then(|found| self.check().map(|()| found));
         let found = match found.with_context(|| first.name) {
             Ok(found) => found,
@@ -206,7 +191,7 @@ impl Stand {
     }
 
     fn requests_beside_tcp(&mut self, over: Exchange) -> Result<Found> {
-        let (via, load) = (self.via(), stream(Direction::Up, REQUESTS + 2 * MARGIN));
+        let (via, load) = (self.via(), load(Direction::Up, 1, REQUESTS + 2 * MARGIN));
         // Before the load, which would delay it.
         self.ends().answer_round_trips()?;
         self.ends().begin_tcp(via, load, None)?;
@@ -314,10 +299,8 @@ impl Found {
 
     /// Adds the figures that have a value.
     fn add<V: Into<Option<f64>>>(&mut self, figures: impl IntoIterator<Item = (Figure, V)>) {
-        for (figure, value) in figures {
-            self.figures
-                .extend(value.into().map(|value| (figure, value)));
-        }
+        let known = |(figure, value): (Figure, V)| Some((figure, value.into()?));
+        self.figures.extend(figures.into_iter().filter_map(known));
     }
 }
 

@@ -52,9 +52,8 @@ fn open_mixed<I: Implementation>(bencher: Bencher<'_, '_>) {
 fn seal_all<I: Implementation>(bencher: Bencher<'_, '_>, lens: &[usize]) {
     let (aead, key) = ((I::AEAD)(), Key::new(&[7; 32]));
     let mut packets: Vec<_> = lens.iter().map(|len| vec![7; len + TAG]).collect();
-    each(bencher, ItemsCount::new(lens.len()), || {
-        seal_in_place(aead, &key, &mut packets)
-    });
+    let seal = || seal_in_place(aead, &key, &mut packets);
+    each(bencher, ItemsCount::new(lens.len()), seal);
 }
 
 fn open_all<I: Implementation>(bencher: Bencher<'_, '_>, lens: &[usize]) {

@@ -15,9 +15,8 @@ const BATCHES: [&str; 3] = ["OneTcpFlow", "FourTcpFlows", "Udp"];
 #[divan::bench(args = BATCHES)]
 fn fill(bencher: Bencher<'_, '_>, batch: &str) {
     let (outlet, packets) = (Outlet::new(COALESCE), build(batch));
-    each(bencher, ItemsCount::new(PACKETS), || {
-        filled(&outlet, &packets)
-    });
+    let fill = || filled(&outlet, &packets);
+    each(bencher, ItemsCount::new(PACKETS), fill);
 }
 
 /// Verifies checksums and joins packets.

@@ -8,11 +8,9 @@
     reason = "it is measured here, also on keys that collide"
 )]
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, Hash, Hasher, RandomState},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use rand::{RngExt, SeedableRng, rngs::StdRng};

@@ -35,14 +35,11 @@ fn to_the_writer(bencher: Bencher<'_, '_>) {
     let mut writer = spawn_writer(&device, Coalesce::default()).expect("a thread");
     let packet = FLOW.udp(usize::from(MTU));
     each(bencher, ItemsCount::new(MAX_BATCH_PACKETS), || {
-        let mut batch = writer
-            .take(Duration::ZERO)
-            .expect("an idle writer has room");
+        let batch = writer.take(Duration::ZERO);
+        let mut batch = batch.expect("an idle writer has room");
         for _ in 0..MAX_BATCH_PACKETS {
-            batch
-                .slot(packet.len())
-                .expect("room")
-                .copy_from_slice(&packet);
+            let slot = batch.slot(packet.len()).expect("room");
+            slot.copy_from_slice(&packet);
             batch.commit(packet.len());
         }
         writer.submit(batch);

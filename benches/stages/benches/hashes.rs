@@ -8,11 +8,9 @@
     reason = "it is measured here; nobody chooses these keys"
 )]
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, Hash, RandomState},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use convoy_proto::config::PublicKey;
 use divan::{Bencher, black_box, counter::ItemsCount};
@@ -61,9 +59,8 @@ where
     let mut random = StdRng::seed_from_u64(7);
     let keys: Vec<K> = (0..KEYS).map(|_| key(&mut random)).collect();
     let map: HashMap<K, usize, S> = keys.iter().copied().zip(0..).collect();
-    let asked: Vec<K> = (0..LOOKED_UP)
-        .map(|_| keys[random.random_range(0..KEYS)])
-        .collect();
+    let any = |_| keys[random.random_range(0..KEYS)];
+    let asked: Vec<K> = (0..LOOKED_UP).map(any).collect();
     each(bencher, ItemsCount::new(LOOKED_UP), || {
         for key in &asked {
             black_box(map.get(key));

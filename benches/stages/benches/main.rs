@@ -25,10 +25,9 @@ mod tunnels;
 
 mod uapi;
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use convoy_stages::{measured, packets::Flow};
+use convoy_stages::{measured, packets::FLOW};
 use convoy_tun::{Coalesce, Offload};
 use divan::{Bencher, counter::IntoCounter};
 
@@ -49,16 +48,11 @@ const COALESCE: Coalesce = Coalesce {
 const MTU: u16 = 1420;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A flow from [`convoy_stages::HERE`] to [`convoy_stages::THERE`].
-const FLOW: Flow = Flow {
-    from: Ipv4Addr::new(10, 0, 0, 1),
-    to: Ipv4Addr::new(10, 0, 0, 2),
-};
-
 /// Benches `stage`, which processes as many items or bytes as `counter` says.
 fn each<T>(bencher: Bencher<'_, '_>, counter: impl IntoCounter, mut stage: impl FnMut() -> T) {
-    let bencher = bencher.counter(counter);
-    bencher.bench_local(|| measured(&mut stage));
+    bencher
+        .counter(counter)
+        .bench_local(|| measured(&mut stage));
 }
 
 /// The same with a new input each time.

@@ -10,12 +10,10 @@
     reason = "it is measured here, beside the hash that is used"
 )]
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, RandomState},
-    net::{Ipv4Addr, SocketAddr},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use etherparse::PacketBuilder;

@@ -33,14 +33,11 @@ fn inbound_from_the_only_busy_peer(bencher: Bencher<'_, '_>, peers: u32) {
 
 #[divan::bench(args = PEERS, sample_count = 20, sample_size = 20_000)]
 fn outbound_to_all_peers_in_turn(bencher: Bencher<'_, '_>, peers: u32) {
-    let mut hub = HUB.node((1..=peers).map(Host));
-    let mut spokes: Vec<_> = (1..=peers)
-        .map(|n| (Host(n), Host(n).node([HUB])))
-        .collect();
-    shake_hands((HUB, &mut hub), &mut spokes);
-    let mut packets: Vec<_> = (1..=peers)
-        .map(|n| Packet::new(Host(n).inner(), LEN))
-        .collect();
+    let hosts = (1..=peers).map(Host);
+    let mut hub = HUB.node(hosts.clone());
+    let spokes = hosts.clone().map(|host| (host, host.node([HUB])));
+    shake_hands((HUB, &mut hub), &mut spokes.collect::<Vec<_>>());
+    let mut packets: Vec<_> = hosts.map(|host| Packet::new(host.inner(), LEN)).collect();
     let mut turn = 0;
     let mut staging = Staging::default();
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {

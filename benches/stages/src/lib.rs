@@ -6,11 +6,9 @@
 
 pub mod packets;
 
-use std::{
-    hint::black_box,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
-    time::{Duration, SystemTime},
-};
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::{Duration, SystemTime};
 
 use convoy_proto::{
     Datagram, DatagramSink, Destination, Node, PacketSink, PaddablePacket, Planner, SinkFull,

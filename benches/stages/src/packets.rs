@@ -27,6 +27,12 @@ pub struct Flow {
     pub to: Ipv4Addr,
 }
 
+/// A flow from [`HERE`](crate::HERE) to [`THERE`](crate::THERE).
+pub const FLOW: Flow = Flow {
+    from: Ipv4Addr::new(10, 0, 0, 1),
+    to: Ipv4Addr::new(10, 0, 0, 2),
+};
+
 impl Flow {
     /// A UDP packet of `len` bytes, headers included.
     pub fn udp(self, len: usize) -> Vec<u8> {
@@ -101,11 +107,6 @@ fn framed(mut packet: Vec<u8>, transport: Transport, segment_len: usize) -> Vec<
 mod tests {
     use super::*;
     use convoy_tun::{Coalesce, stages};
-
-    const FLOW: Flow = Flow {
-        from: Ipv4Addr::new(10, 0, 0, 1),
-        to: Ipv4Addr::new(10, 0, 0, 2),
-    };
 
     #[test]
     fn a_super_packet_is_cut_into_the_train_that_it_stands_for() {

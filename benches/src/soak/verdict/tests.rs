@@ -42,24 +42,23 @@ fn observed(secs: u64) -> Observed {
 
 fn sample(second: u64) -> Sample {
     let every = |period, most| u64::from(second.is_multiple_of(period)) * most;
+    // Fluctuates by 400 KiB, with an occasional peak of a megabyte.
+    let resident_kib = 14_000 + second * 7_919 % 401 + every(97, 1_000);
     Sample {
         at_s: second as f64,
-        latency: Some(LatencyReport {
-            sent: 400,
-            received: 400,
-            median_ms: Some(0.8),
-            p99_ms: Some(4.0 + every(50, 86) as f64),
-        }),
-        // Fluctuates by 400 KiB, with an occasional peak of a megabyte.
-        usage: vec![
-            usage(
-                14_000 + second * 7_919 % 401 + every(97, 1_000),
-                20 + every(13, 1),
-            ),
-            usage(13_000, 19),
-        ],
+        latency: latency(400, 0.8, 4.0 + every(50, 86) as f64),
+        usage: vec![usage(resident_kib, 20 + every(13, 1)), usage(13_000, 19)],
         ..Sample::default()
     }
+}
+
+fn latency(received: u64, median_ms: f64, p99_ms: f64) -> Option<LatencyReport> {
+    Some(LatencyReport {
+        sent: 400,
+        received,
+        median_ms: Some(median_ms),
+        p99_ms: Some(p99_ms),
+    })
 }
 
 fn usage(resident_kib: u64, descriptors: u64) -> Usage {
@@ -84,12 +83,7 @@ fn leak(observed: &mut Observed, kib_per_second: u64) {
 
 fn slow(observed: &mut Observed, seconds: std::ops::Range<usize>) {
     for sample in &mut observed.samples[seconds] {
-        sample.latency = Some(LatencyReport {
-            sent: 400,
-            received: 390,
-            median_ms: Some(3.0),
-            p99_ms: Some(30.0),
-        });
+        sample.latency = latency(390, 3.0, 30.0);
     }
 }
 
@@ -103,13 +97,8 @@ fn busy(observed: &mut Observed, share: f64) {
     }
 }
 
-/// Alters the run without faults. The row holds the run's seconds and the verdicts that must then fail.
-type Case = (
-    &'static str,
-    u64,
-    fn(&mut Observed),
-    &'static [&'static str],
-);
+/// Alters the run without faults.
+type Change = fn(&mut Observed);
 
 const MEMORY: [&str; 2] = ["memory flat (VmRSS, KiB)", "memory has no trend"];
 const ROUND_TRIPS: [&str; 3] = [
@@ -121,8 +110,9 @@ const STREAMS: &[&str] = &["streams go on"];
 const HANDSHAKES: &[&str] = &["handshakes renewed"];
 const DROPS: &[&str] = &["drops explained"];
 
+/// Each has the run's seconds, and the verdicts that must then fail.
 #[rustfmt::skip]
-const CASES: &[Case] = &[
+const CASES: &[(&str, u64, Change, &[&str])] = &[
     ("nothing, shortly", 30, |_| {}, &[]),
     ("nothing", 600, |_| {}, &[]),
     ("nothing, for long", 4_000, |_| {}, &[]),
@@ -170,8 +160,9 @@ fn each_fault_fails_its_verdicts_and_no_other() {
     for (fault, secs, change, expected) in CASES {
         let mut observed = observed(*secs);
         change(&mut observed);
-        let verdicts = judge(&observed).into_iter();
-        let failed = verdicts.filter(|(_, passed, _)| !passed);
+        let failed = judge(&observed)
+            .into_iter()
+            .filter(|(_, passed, _)| !passed);
         let failed: Vec<_> = failed.map(|(what, ..)| what).collect();
         assert_eq!(failed, *expected, "{fault}");
     }

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
 use convoy_lab::measure::{self, Between, Ends};
 use convoy_lab::traffic::{Agent, Exchange};
 use convoy_lab::{Pid, eventually};
@@ -28,7 +28,7 @@ use crate::tunnel::contender::{Contender, Kind, PORTS, fill};
 use crate::tunnel::paths::is_direct;
 
 const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
-/// Time limit for a program, and for its first packet: a handshake is tried again after five seconds, then by a relay.
+/// Time limit for the first packet: a handshake is tried again after five seconds, then by a relay.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_millis(1);
 /// Time of connecting in which the sockets that a program had made ahead are used up.
@@ -41,9 +41,8 @@ const KERNEL_MODULES: [&str; 2] = ["ovpn", "ovpn-dco-v2"];
 impl Stand {
     /// Returns why `contender` cannot take part here; `None` if it can.
     pub(crate) fn absence(&mut self, contender: &Contender) -> Option<String> {
-        let absence = contender.absence();
-        if absence.is_some() {
-            return absence;
+        if let Some(why) = contender.absence() {
+            return Some(why);
         }
         match contender.kind {
             Kind::OpenVpn => {
@@ -150,7 +149,7 @@ impl Stand {
             Kind::Forward => ("net/tcp", format!(":{:04X} 00000000:0000 0A", PORTS[0])),
             _ => return Ok(program),
         };
-        program.wait_until(PATIENCE, |it| {
+        program.wait_until(|it| {
             let table = fs::read_to_string(format!("/proc/{}/{table}", it.pid()));
             table.is_ok_and(|table| table.contains(&expected))
         })?;
@@ -203,12 +202,9 @@ impl Stand {
             self.check().err().map(Err)
         });
         passed.with_context(|| format!("no connection passed within {PATIENCE:?}: {last:?}"))??;
-        let needs_module = self.contender.name == "openvpn-dco";
-        ensure!(
-            !needs_module || self.is_in_kernel(),
-            "there is no kernel module {}",
-            KERNEL_MODULES.join(" or ")
-        );
+        if self.contender.name == "openvpn-dco" && !self.is_in_kernel() {
+            bail!("there is no kernel module {}", KERNEL_MODULES.join(" or "));
+        }
         Ok(())
     }
 

@@ -88,10 +88,7 @@ impl Stand {
     /// Runs a load, optionally with probes beside it, or with the daemons' system calls counted for some time.
     fn send(&mut self, tcp: Load, window: Duration, counted: Duration) -> Result<Received> {
         let via = self.via();
-        let load = |direction| TcpLoad {
-            streams: tcp.streams,
-            ..stream(direction, window)
-        };
+        let load = |direction| load(direction, tcp.streams, window);
         let congestion = tcp.bbr.then_some(BBR);
         let one = load(tcp.way.unwrap_or(Direction::Up));
         self.ends().begin_tcp(via, one, congestion)?;
@@ -132,7 +129,7 @@ impl Stand {
 
     /// Runs one TCP stream for `window`; returns Gbit/s.
     pub(crate) fn one_stream(&mut self, way: Direction, window: Duration) -> Result<f64> {
-        let (via, load) = (self.via(), stream(way, window));
+        let (via, load) = (self.via(), load(way, 1, window));
         self.ends().begin_tcp(via, load, None)?;
         let report = self.ends().finish_tcp(load)?;
         ensure!(report.bytes > 0, "no data arrived");
@@ -175,10 +172,10 @@ impl Stand {
     }
 }
 
-pub(super) fn stream(direction: Direction, window: Duration) -> TcpLoad {
+pub(super) fn load(direction: Direction, streams: u32, window: Duration) -> TcpLoad {
     TcpLoad {
         direction,
-        streams: 1,
+        streams,
         warmup: Duration::ZERO,
         window,
     }

@@ -63,9 +63,8 @@ impl Stand {
             points.push((kpps, self.probe(payload, kpps, POINT)?));
         }
         let arrived = |(_, trial): &Point| trial.arrived_pps() / 1e3;
-        let most = points
-            .iter()
-            .max_by(|a, b| arrived(a).total_cmp(&arrived(b)));
+        let most = points.iter();
+        let most = most.max_by(|a, b| arrived(a).total_cmp(&arrived(b)));
         let most = most.context("nothing was sent")?;
         Ok(Found {
             is_limited: !most.1.held_rate,
