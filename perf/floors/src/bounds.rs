@@ -6,10 +6,8 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 
-use crate::{
-    crates::Workspace,
-    sources::{self, Constant},
-};
+use crate::crates::Workspace;
+use crate::sources::{self, Constant};
 
 /// Place of the page in the workspace.
 pub(crate) const PAGE: &str = "rust/BOUNDS.md";
@@ -46,11 +44,9 @@ pub(crate) fn page(workspace: &Workspace) -> Result<String> {
             }
         }
         if !rows.is_empty() {
-            write!(
-                page,
-                "\n## {}\n\n| what | bound | constant |\n|---|---|---|\n{rows}",
-                member.name
-            )?;
+            let name = &member.name;
+            let head = "| what | bound | constant |\n|---|---|---|";
+            write!(page, "\n## {name}\n\n{head}\n{rows}")?;
         }
     }
     Ok(page)

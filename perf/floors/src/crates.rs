@@ -161,10 +161,7 @@ client: config daemon desired endpoints host keeper lifecycle metrics path-mtu p
             let names_it = |it: &&Member| it.dependencies.iter().any(|it| it == dependency);
             let users = members.iter().filter(names_it).map(|it| short(&it.name));
             let (owners, strangers): (Vec<_>, Vec<_>) = users.partition(|it| owners.contains(it));
-            assert!(
-                strangers.is_empty(),
-                "{dependency} is named by {strangers:?}"
-            );
+            assert!(strangers.is_empty(), "{strangers:?} name {dependency}");
             assert!(!owners.is_empty(), "nobody names {dependency}");
         }
     }
@@ -187,6 +184,20 @@ client: config daemon desired endpoints host keeper lifecycle metrics path-mtu p
             let member = members.iter().find(|it| short(&it.name) == name).unwrap();
             let above: Vec<_> = own(member).filter(|it| !floors.contains(it)).collect();
             assert!(above.is_empty(), "{name} stands on {above:?}");
+        }
+    }
+
+    #[test]
+    fn each_file_with_unsafe_code_is_in_the_list_of_it() {
+        let Workspace { directory, members } = Workspace::read().unwrap();
+        let list = std::fs::read_to_string(directory.join("rust/UNSAFE.md")).unwrap();
+        for member in members {
+            for file in crate::sources::read(&member.root).unwrap().into_values() {
+                let path = file.path.strip_prefix(&directory).unwrap_or(&file.path);
+                let path = path.display().to_string().replace("/src/", "/");
+                let is_listed = list.contains(&format!("`{path}`"));
+                assert!(is_listed || !file.is_unsafe, "{path}");
+            }
         }
     }
 

@@ -112,13 +112,8 @@ mod tests {
     #[test]
     fn no_circle_has_more_than_two_files() {
         for member in Workspace::read().unwrap().members {
-            for circle in circles(&read(&member.root).unwrap()) {
-                assert!(
-                    circle.files.len() <= 2,
-                    "{}: {:?}",
-                    member.name,
-                    circle.files
-                );
+            for Circle { files, .. } in circles(&read(&member.root).unwrap()) {
+                assert!(files.len() <= 2, "{}: {files:?}", member.name);
             }
         }
     }
@@ -153,10 +148,7 @@ mod tests {
             ("pub struct B; use crate::a; fn f(_: a::A) {}", true),
             ("pub struct B; fn f() { x!(y, [crate::a::A]) }", true),
             ("pub struct B; use crate::a;", false),
-            (
-                "pub struct B; #[cfg(test)] mod tests { use crate::A; }",
-                false,
-            ),
+            ("struct B; #[cfg(test)] mod tests { use crate::A; }", false),
             ("pub struct B; use std::a; fn f() { a::A }", false),
         ] {
             let found = circles(&[root, a, ("b.rs", b)]);

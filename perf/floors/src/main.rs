@@ -9,12 +9,9 @@ mod crates;
 mod graph;
 mod sources;
 
-use std::{
-    env,
-    fmt::Write as _,
-    fs,
-    io::{self, Write as _},
-};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::{env, fs};
 
 use anyhow::Result;
 
@@ -34,13 +31,8 @@ fn main() -> Result<()> {
         let own: Vec<_> = own.filter(|it| it.starts_with("convoy")).collect();
         writeln!(text, "{lines:6} lines  {} {own:?}", member.name)?;
         for circle in graph::circles(&sources) {
-            let files = &circle.files;
-            writeln!(
-                text,
-                "       circle of {}: {}",
-                files.len(),
-                files.join(" ")
-            )?;
+            let (count, files) = (circle.files.len(), circle.files.join(" "));
+            writeln!(text, "       circle of {count}: {files}")?;
             if wanted.contains(&member.name) {
                 for [from, to, path] in circle.arrows {
                     writeln!(text, "         {from} -> {to} by {path}")?;

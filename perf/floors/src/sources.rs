@@ -1,19 +1,17 @@
 //! The files of a crate, as a tree of modules, and what each of them mentions: in `use`, in code, and in the arguments of
 //! macros. Code for tests is left out.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Expr, ExprLit, ImplItemConst, Item, ItemConst, ItemMod, ItemUse, Lit, Macro, Meta,
-    UseTree, Visibility,
-    spanned::Spanned as _,
-    visit::{self, Visit},
+    Attribute, Expr, ExprUnsafe, Ident, ImplItemConst, Item, ItemConst, ItemMod, ItemUse, Lit,
+    Macro, Meta, UseTree, Visibility,
 };
 
 /// A path, as its segments.
@@ -34,6 +32,8 @@ pub(crate) struct File {
     /// Paths in code.
     pub(crate) paths: Vec<Segments>,
     pub(crate) constants: Vec<Constant>,
+    /// Whether there is an `unsafe` block outside macros.
+    pub(crate) is_unsafe: bool,
 }
 
 /// One name that `use` brings into scope; `*` for all of a module.
@@ -115,15 +115,18 @@ impl<'ast> Visit<'ast> for File {
     }
 
     fn visit_item_const(&mut self, item: &'ast ItemConst) {
-        self.constants
-            .push(constant(&item.ident, &item.expr, &item.attrs));
+        self.note_constant(&item.ident, &item.expr, &item.attrs);
         visit::visit_item_const(self, item);
     }
 
     fn visit_impl_item_const(&mut self, item: &'ast ImplItemConst) {
-        self.constants
-            .push(constant(&item.ident, &item.expr, &item.attrs));
+        self.note_constant(&item.ident, &item.expr, &item.attrs);
         visit::visit_impl_item_const(self, item);
+    }
+
+    fn visit_expr_unsafe(&mut self, block: &'ast ExprUnsafe) {
+        self.is_unsafe = true;
+        visit::visit_expr_unsafe(self, block);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -139,6 +142,17 @@ impl<'ast> Visit<'ast> for File {
 }
 
 impl File {
+    fn note_constant(&mut self, name: &Ident, value: &Expr, attributes: &[Attribute]) {
+        let value = value.span().source_text().unwrap_or_default();
+        let value: Vec<_> = value.split_whitespace().collect();
+        let documentation: Vec<_> = values(attributes, "doc").collect();
+        self.constants.push(Constant {
+            name: name.to_string(),
+            value: value.join(" "),
+            documentation: documentation.join(" "),
+        });
+    }
+
     fn flatten(&mut self, tree: &UseTree, before: &mut Segments, is_reexport: bool) {
         let mut add = |name: String, last: Option<String>| {
             let path = before.iter().cloned().chain(last).collect();
@@ -196,16 +210,6 @@ impl File {
     }
 }
 
-fn constant(name: &syn::Ident, value: &Expr, attributes: &[Attribute]) -> Constant {
-    let value = value.span().source_text().unwrap_or_default();
-    let documentation: Vec<_> = values(attributes, "doc").collect();
-    Constant {
-        name: name.to_string(),
-        value: value.split_whitespace().collect::<Vec<_>>().join(" "),
-        documentation: documentation.join(" "),
-    }
-}
-
 fn is_for_tests(attribute: &Attribute) -> bool {
     let Meta::List(list) = &attribute.meta else {
         return false;
@@ -215,14 +219,14 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 
 /// The values of the attributes `#[NAME = "VALUE"]`.
 fn values(attributes: &[Attribute], name: &str) -> impl Iterator<Item = String> {
-    attributes.iter().filter_map(move |it| match &it.meta {
-        Meta::NameValue(it) if it.path.is_ident(name) => match &it.value {
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(text),
-                ..
-            }) => Some(text.value().trim().to_owned()),
+    let attributes = attributes.iter().filter(move |it| it.path().is_ident(name));
+    attributes.filter_map(|it| {
+        let Expr::Lit(value) = &it.meta.require_name_value().ok()?.value else {
+            return None;
+        };
+        match &value.lit {
+            Lit::Str(text) => Some(text.value().trim().to_owned()),
             _ => None,
-        },
-        _ => None,
+        }
     })
 }

@@ -6,27 +6,21 @@
 //!
 //! The daemon at the right takes the relay for its peer, which has roamed.
 
-use std::{
-    collections::VecDeque,
-    io,
-    net::{Ipv4Addr, UdpSocket},
-    os::fd::AsFd as _,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use crate::{
-    error::{Doing as _, LabError},
-    namespace::Namespace,
-    tool,
-};
+use crate::error::{Doing as _, Result};
+use crate::namespace::Namespace;
+use crate::tool;
 
 /// The nftables table that redirects.
 const TABLE: &str = "inet convoy_detour";
@@ -57,7 +51,7 @@ impl Detour {
         (interface, port): (&str, u16),
         delay: Duration,
         percent: f64,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self> {
         let own = port + 1;
         let opened = right.run(|| -> io::Result<[UdpSocket; 2]> {
             // Flows keep the port to which they were redirected once.

@@ -52,13 +52,16 @@ pub enum LabError {
     NoPassage(String),
 }
 
+/// The outcome of a call of this crate.
+pub type Result<T, E = LabError> = std::result::Result<T, E>;
+
 /// Names the step during which a system call fails.
 pub(crate) trait Doing<T> {
-    fn doing(self, doing: impl Display) -> Result<T, LabError>;
+    fn doing(self, doing: impl Display) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, doing: impl Display) -> Result<T, LabError> {
+    fn doing(self, doing: impl Display) -> Result<T> {
         self.map_err(|error| LabError::Io {
             doing: doing.to_string(),
             source: error.into(),

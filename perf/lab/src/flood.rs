@@ -22,12 +22,10 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, sendmsg};
 
 pub use datagrams::Datagrams;
 
-use crate::{
-    error::{Doing as _, LabError},
-    namespace::Namespace,
-    packet_socket::PacketSocket,
-    traffic::Pace,
-};
+use crate::error::{Doing as _, Result};
+use crate::namespace::Namespace;
+use crate::packet_socket::PacketSocket;
+use crate::traffic::Pace;
 
 /// Source of a flood: 65,536 addresses of the network reserved for benchmarks (RFC 2544). The target
 /// needs a route back to it.
@@ -63,7 +61,7 @@ impl Generator {
         namespace: &Namespace,
         source: Option<SocketAddrV4>,
         target: SocketAddrV4,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self> {
         let (network, sources, port) = match source {
             None => (SOURCES.to_owned(), (FIRST_SOURCE, 0x1_0000), 0),
             Some(one) => (format!("{}/32", one.ip()), (*one.ip(), 1), one.port()),
@@ -145,16 +143,12 @@ pub fn capture(
 ) -> io::Result<Vec<Vec<u8>>> {
     let deadline = Instant::now() + patience;
     let mut captured = Vec::new();
-    while captured.len() < count {
+    while captured.len() < count && Instant::now() < deadline {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Some(frame) = socket.receive(left)? else {
-            break;
-        };
-        let message = payload(&frame, to).filter(|m| m.starts_with(&[message_type, 0, 0, 0]));
-        captured.extend(message.map(<[u8]>::to_vec));
-        if left.is_zero() {
-            break;
-        }
+        let frame = socket.receive(left)?;
+        let message = frame.as_deref().and_then(|frame| payload(frame, to));
+        let wanted = message.filter(|m| m.starts_with(&[message_type, 0, 0, 0]));
+        captured.extend(wanted.map(<[u8]>::to_vec));
     }
     Ok(captured)
 }

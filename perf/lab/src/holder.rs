@@ -20,9 +20,9 @@ use std::sync::Arc;
 use convoy_process::unshare_as;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::unistd::{Gid, Pid, Uid, chdir, setsid};
+use nix::unistd::{Gid, Uid, chdir, setsid};
 
-use crate::forked::close_internet_sockets;
+use crate::child::close_internet_sockets;
 
 /// Searches several times, for processes that are just being forked or are slow to die.
 const HOLD: &str = r#"
@@ -66,18 +66,11 @@ pub(crate) fn user_namespace() -> io::Result<OwnedFd> {
     user.map(OwnedFd::from)
 }
 
-pub(crate) fn process_id(child: &Child) -> Pid {
-    // Process numbers are below 2²² (PID_MAX_LIMIT).
-    Pid::from_raw(child.id() as libc::pid_t)
-}
-
 /// A command that ends at end-of-file on its standard input, and inherits no other descriptor.
 fn waiting(program: &str) -> Command {
     let mut command = Command::new(program);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 

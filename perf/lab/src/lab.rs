@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use convoy_process::user_namespace_fix;
 use procfs::process::Process;
 
-use crate::{
-    error::{Doing as _, LabError},
-    holder,
-    namespace::Namespace,
-};
+use crate::child::process_id;
+use crate::error::{Doing as _, LabError, Result};
+use crate::holder;
+use crate::namespace::Namespace;
 
 /// Capabilities without which namespaces and links need a user namespace (capabilities(7)): `CAP_NET_ADMIN` and
 /// `CAP_SYS_ADMIN`.
@@ -33,7 +32,7 @@ impl Lab {
     /// # Errors
     /// If no TUN device can be opened, or if this is not root and the kernel refuses a user namespace. The
     /// message names the fix.
-    pub fn new() -> Result<Self, LabError> {
+    pub fn new() -> Result<Self> {
         let mut tun = OpenOptions::new();
         let tun = tun.read(true).write(true).open("/dev/net/tun");
         tun.map_err(LabError::Tun)?;
@@ -57,10 +56,10 @@ impl Lab {
 
     /// Adds a namespace with its own network, in which only `lo` exists and is up, and with its own empty
     /// `/run`. `label` appears in messages and in `ps`.
-    pub fn namespace(&self, label: &str) -> Result<Namespace, LabError> {
+    pub fn namespace(&self, label: &str) -> Result<Namespace> {
         let step = || format!("namespace {label}: make it");
         let holder = holder::start(format!("lab:{label}"), self.user.clone()).doing(step())?;
-        let pid = holder::process_id(&holder);
+        let pid = process_id(&holder);
         let holders = self.holders.lock();
         holders.unwrap_or_else(PoisonError::into_inner).push(holder);
         let namespace = Namespace::open(label, pid, self.user.clone()).doing(step())?;
@@ -85,7 +84,7 @@ impl Lab {
         b_name: &str,
         b_addresses: &[&str],
         mtu: u32,
-    ) -> Result<(), LabError> {
+    ) -> Result<()> {
         a.link().add_veth(a_name, b, b_name, mtu)?;
         a.link().bring_up(a_name, mtu, a_addresses)?;
         b.link().bring_up(b_name, mtu, b_addresses)

@@ -27,11 +27,11 @@
 //! Deliberately omitted: name resolution, and `/sys` (it shows the host's network).
 
 mod bus;
+mod child;
 mod detour;
 mod error;
 mod eventually;
 pub mod flood;
-mod forked;
 mod holder;
 mod lab;
 mod link;
@@ -47,7 +47,7 @@ pub mod wireguard;
 
 pub use bus::Bus;
 pub use detour::Detour;
-pub use error::LabError;
+pub use error::{LabError, Result};
 pub use eventually::eventually;
 pub use lab::Lab;
 pub use link::{Link, UDP_SEGMENTATION};

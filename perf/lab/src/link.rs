@@ -4,11 +4,9 @@ use std::{io, net::IpAddr};
 
 use procfs::{net::DeviceStatus, process::Process};
 
-use crate::{
-    error::{Doing as _, LabError},
-    namespace::Namespace,
-    tool,
-};
+use crate::error::{Doing as _, Result};
+use crate::namespace::Namespace;
+use crate::tool;
 
 /// The kernel's name for UDP segmentation offload (`ethtool -k`).
 pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
@@ -28,18 +26,13 @@ impl Namespace {
 
 impl Link<'_> {
     /// Sets an interface up.
-    pub fn set_up(&self, name: &str) -> Result<(), LabError> {
+    pub fn set_up(&self, name: &str) -> Result<()> {
         self.change(&["link", "set", name, "up"])
     }
 
     /// Gives an interface this MTU in bytes and these addresses, and sets it up. An IPv6 address is usable at
     /// once: it skips duplicate address detection.
-    pub fn bring_up(
-        &self,
-        name: &str,
-        mtu: u32,
-        addresses: &[impl AsRef<str>],
-    ) -> Result<(), LabError> {
+    pub fn bring_up(&self, name: &str, mtu: u32, addresses: &[impl AsRef<str>]) -> Result<()> {
         let add = |address: &str| format!("{}\n", adding(name, address).join(" "));
         let addresses: String = addresses.iter().map(|it| add(it.as_ref())).collect();
         // One process for all, since each takes longer than its change.
@@ -48,28 +41,28 @@ impl Link<'_> {
     }
 
     /// Sets an interface down.
-    pub fn set_down(&self, name: &str) -> Result<(), LabError> {
+    pub fn set_down(&self, name: &str) -> Result<()> {
         self.change(&["link", "set", name, "down"])
     }
 
     /// Sets the length of an interface's transmit queue in packets.
-    pub fn set_queue_length(&self, name: &str, packets: u32) -> Result<(), LabError> {
+    pub fn set_queue_length(&self, name: &str, packets: u32) -> Result<()> {
         self.change(&["link", "set", name, "txqueuelen", &packets.to_string()])
     }
 
     /// Removes an interface.
-    pub fn remove(&self, name: &str) -> Result<(), LabError> {
+    pub fn remove(&self, name: &str) -> Result<()> {
         self.change(&["link", "delete", name])
     }
 
     /// Turns a feature of an interface on or off with ethtool(8).
-    pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<(), LabError> {
+    pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<()> {
         let state = if on { "on" } else { "off" };
         tool::run(self.0, "ethtool", &["-K", name, feature, state], "")
     }
 
     /// Makes an interface cut GSO datagrams and TCP super-packets before they leave, as hardware must.
-    pub fn cut_batches(&self, name: &str) -> Result<(), LabError> {
+    pub fn cut_batches(&self, name: &str) -> Result<()> {
         let tcp = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
         let mut features = [UDP_SEGMENTATION].into_iter().chain(tcp);
         features.try_for_each(|feature| self.set_feature(name, feature, false))
@@ -77,23 +70,23 @@ impl Link<'_> {
 
     /// Adds an address to an interface. It is usable at once: an IPv6 address skips duplicate address
     /// detection.
-    pub fn add_address(&self, name: &str, address: &str) -> Result<(), LabError> {
+    pub fn add_address(&self, name: &str, address: &str) -> Result<()> {
         self.change(&adding(name, address))
     }
 
     /// Removes an address from an interface. Removing the first IPv4 address of a network removes the
     /// network's other addresses too (net.ipv4.conf.*.promote_secondaries).
-    pub fn remove_address(&self, name: &str, address: &str) -> Result<(), LabError> {
+    pub fn remove_address(&self, name: &str, address: &str) -> Result<()> {
         self.change(&["address", "delete", address, "dev", name])
     }
 
     /// Routes `destination`, which may be `default`, through a neighbour, in place of any earlier route.
-    pub fn add_route_through(&self, destination: &str, gateway: IpAddr) -> Result<(), LabError> {
+    pub fn add_route_through(&self, destination: &str, gateway: IpAddr) -> Result<()> {
         self.change(&["route", "replace", destination, "via", &gateway.to_string()])
     }
 
     /// Makes every address of an IPv4 network a local address.
-    pub fn own_network(&self, network: &str) -> Result<(), LabError> {
+    pub fn own_network(&self, network: &str) -> Result<()> {
         self.change(&["route", "replace", "local", network, "dev", "lo"])
     }
 
@@ -103,7 +96,7 @@ impl Link<'_> {
     }
 
     /// The counters of an interface (`/proc/net/dev`); fails with [`LabError::Io`] if it does not exist.
-    pub fn statistics(&self, name: &str) -> Result<DeviceStatus, LabError> {
+    pub fn statistics(&self, name: &str) -> Result<DeviceStatus> {
         let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
         let found = interfaces.ok().and_then(|mut all| all.remove(name));
         let found = found.ok_or(io::ErrorKind::NotFound);
@@ -117,24 +110,23 @@ impl Link<'_> {
         other: &Namespace,
         other_name: &str,
         mtu: u32,
-    ) -> Result<(), LabError> {
+    ) -> Result<()> {
         let (mtu, other) = (mtu.to_string(), other.pid().to_string());
         let near = ["link", "add", name, "mtu", &mtu, "type", "veth"];
         let far = ["peer", "name", other_name, "mtu", &mtu, "netns", &other];
         self.change(&[&near[..], &far[..]].concat())
     }
 
-    fn change(&self, arguments: &[&str]) -> Result<(), LabError> {
+    fn change(&self, arguments: &[&str]) -> Result<()> {
         tool::run(self.0, "ip", arguments, "")
     }
 }
 
 /// The arguments that add an address.
 fn adding<'a>(name: &'a str, address: &'a str) -> Vec<&'a str> {
-    let flags: &[_] = if address.contains(':') {
-        &["nodad"]
-    } else {
-        &[]
+    let flags: &[_] = match address.contains(':') {
+        true => &["nodad"],
+        false => &[],
     };
     [&["address", "add", address, "dev", name][..], flags].concat()
 }

@@ -2,7 +2,7 @@
 //!
 //! Calls fail with [`LabError::Program`] if `nft` is not installed or refuses.
 
-use crate::{error::LabError, namespace::Namespace, tool};
+use crate::{error::Result, namespace::Namespace, tool};
 
 /// The only table, under the name that `nft list ruleset` shows.
 const TABLE: &str = "inet convoy_loss";
@@ -10,20 +10,9 @@ const TABLE: &str = "inet convoy_loss";
 /// From now on drops `percent` of the TCP and UDP packets that arrive on `interface`; replaces an
 /// earlier setting. The unit is what the kernel hands over: a whole batch, unless the sender's
 /// interface cuts it.
-pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<(), LabError> {
-    let rules = ruleset(interface, percent);
-    tool::run(namespace, "nft", &["-f", "-"], &rules)
-}
-
-/// Ends the loss that [`lose_arriving`] began.
-pub fn lose_nothing(namespace: &Namespace) -> Result<(), LabError> {
-    let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
-    tool::run(namespace, "nft", &["-f", "-"], &rules)
-}
-
-fn ruleset(interface: &str, percent: f64) -> String {
+pub fn lose_arriving(namespace: &Namespace, interface: &str, percent: f64) -> Result<()> {
     let of_ten_thousand = (percent * 100.0).round() as u32;
-    format!(
+    let rules = format!(
         "table {TABLE}
         delete table {TABLE}
         table {TABLE} {{
@@ -34,5 +23,12 @@ fn ruleset(interface: &str, percent: f64) -> String {
             }}
         }}
 "
-    )
+    );
+    tool::run(namespace, "nft", &["-f", "-"], &rules)
+}
+
+/// Ends the loss that [`lose_arriving`] began.
+pub fn lose_nothing(namespace: &Namespace) -> Result<()> {
+    let rules = format!("table {TABLE}\ndelete table {TABLE}\n");
+    tool::run(namespace, "nft", &["-f", "-"], &rules)
 }

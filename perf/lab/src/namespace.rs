@@ -16,11 +16,9 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, chdir, getpid, getppid};
 
-use crate::{
-    error::{Doing as _, LabError},
-    forked::close_internet_sockets,
-    holder::run_directory,
-};
+use crate::child::close_internet_sockets;
+use crate::error::{Doing as _, LabError, Result};
+use crate::holder::run_directory;
 
 /// A network namespace with its own `/run`, kept alive by a holder process.
 ///
@@ -67,7 +65,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Without root, because a thread may not enter a user namespace; use [`Namespace::command`].
-    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T> {
         if self.0.user.is_some() {
             return Err(LabError::RunNeedsRoot);
         }

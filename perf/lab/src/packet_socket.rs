@@ -13,10 +13,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use crate::{
-    error::{Doing as _, LabError},
-    namespace::Namespace,
-};
+use crate::error::{Doing as _, Result};
+use crate::namespace::Namespace;
 
 /// Size limit of a frame: a super-packet with its Ethernet header.
 const LONGEST_FRAME: usize = 14 + 65_535;
@@ -34,16 +32,16 @@ pub struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
     /// Receives everything that passes `interface` from now on, in either direction; can also send.
-    pub fn hearing(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
+    pub fn hearing(namespace: &Namespace, interface: &str) -> Result<Self> {
         Self::open(namespace, interface, (libc::ETH_P_ALL as u16).to_be())
     }
 
     /// Sends only, and so receives no frames of others.
-    pub fn sending(namespace: &Namespace, interface: &str) -> Result<Self, LabError> {
+    pub fn sending(namespace: &Namespace, interface: &str) -> Result<Self> {
         Self::open(namespace, interface, 0)
     }
 
-    fn open(namespace: &Namespace, interface: &str, protocol: u16) -> Result<Self, LabError> {
+    fn open(namespace: &Namespace, interface: &str, protocol: u16) -> Result<Self> {
         let open = || -> io::Result<OwnedFd> {
             let index = if_nametoindex(interface)?;
             // Without a protocol it receives nothing until it is bound to its interface.

@@ -4,7 +4,8 @@ use std::env;
 use std::io::{ErrorKind, Write as _};
 use std::process::Stdio;
 
-use crate::{error::LabError, namespace::Namespace};
+use crate::error::{LabError, Result};
+use crate::namespace::Namespace;
 
 /// Runs `program` with `input` inside a namespace. Fails with [`LabError::Program`] if it is not installed or refuses.
 pub(crate) fn run(
@@ -12,13 +13,9 @@ pub(crate) fn run(
     program: &str,
     arguments: &[&str],
     input: &str,
-) -> Result<(), LabError> {
+) -> Result<()> {
     let failed = |problem: String| LabError::Program {
-        program: format!(
-            "namespace {}: {program} {}",
-            namespace.label(),
-            arguments.join(" ")
-        ),
+        program: namespace.step(&format!("{program} {}", arguments.join(" "))),
         problem,
     };
     let mut path = env::var_os("PATH").unwrap_or_default();
@@ -29,11 +26,9 @@ pub(crate) fn run(
     command.stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let output = command.spawn().and_then(|mut child| {
+        let pipe = child.stdin.take();
         // A program that does not read its input reports the reason itself.
-        let _ = child
-            .stdin
-            .take()
-            .map(|mut it| it.write_all(input.as_bytes()));
+        let _ = pipe.map(|mut pipe| pipe.write_all(input.as_bytes()));
         child.wait_with_output()
     });
     let output = output.map_err(|error| match error.kind() {

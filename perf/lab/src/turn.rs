@@ -1,13 +1,10 @@
 //! Turns: the tests of a program that run at the same time.
 
-use std::{
-    cell::Cell,
-    env,
-    io::{self, Write as _},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::cell::Cell;
+use std::io::{self, Write as _};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, thread};
 
 /// Tests that run beside each other at most: most of them wait most of the time.
 const TOGETHER: usize = 6;
@@ -30,7 +27,6 @@ enum Kind {
     Alone,
 }
 
-#[derive(Default)]
 struct State {
     running: Vec<Kind>,
     /// Tests that would run beside others, and wait.
@@ -124,13 +120,10 @@ fn report(waited: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{
-            Barrier,
-            atomic::{AtomicUsize, Ordering::SeqCst},
-        },
-        thread,
-    };
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::thread;
 
     use super::*;
 

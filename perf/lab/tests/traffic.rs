@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
 use convoy_lab::measure::{Direction, Ends, TcpLoad, UdpLoad};
 use convoy_lab::traffic::{Agent, Exchange, serve_connections};
+use procfs::net::TcpState;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -74,11 +74,13 @@ fn requests_are_answered_over_tcp_over_udp_and_over_a_connection_each() {
         assert!(report.p50_us.unwrap() <= report.p99_us.unwrap());
         assert!(report.p99_us.unwrap() <= report.p999_us.unwrap());
     }
-    // Documentation/networking/proc_net_tcp.rst: the remote address, then the state; 06 is TIME_WAIT.
-    let waiting = format!(":{port:04X} 06");
-    let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
-    let left = table.matches(&waiting).count();
-    assert_eq!(left, 0, "short connections leave no port behind: {table}");
+    let mut sockets = procfs::net::tcp().unwrap().into_iter();
+    let left =
+        sockets.find(|it| it.state == TcpState::TimeWait && it.remote_address.port() == port);
+    assert!(
+        left.is_none(),
+        "short connections leave no port behind: {left:?}"
+    );
 }
 
 #[test]
@@ -90,14 +92,9 @@ fn a_load_whose_ends_do_not_meet_fails_with_the_reason_of_the_sender() {
         window: Duration::from_millis(100),
     };
     let third_host = IpAddr::from([127, 0, 0, 2]);
-    let error = ends()
-        .begin_tcp(third_host, load, None)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("job refused: traffic goes only to"),
-        "{error}"
-    );
+    let error = ends().begin_tcp(third_host, load, None).unwrap_err();
+    let refusal = "job refused: traffic goes only to";
+    assert!(error.to_string().starts_with(refusal), "{error}");
 }
 
 /// Both ends on loopback, served over connections.

@@ -78,10 +78,7 @@ fn read(text: &Path, out: &Path, before: Option<&Path>) -> Result<()> {
 /// A profile of daemons that each carry all of the traffic: a single one, or both ends of a tunnel.
 pub(crate) struct Profiler {
     daemons: Vec<Daemon>,
-    directory: Directory,
-    /// The event that `perf record` samples.
-    event: &'static str,
-    call_graph: CallGraph,
+    subject: Subject,
     findings: Findings,
 }
 
@@ -104,9 +101,12 @@ impl Profiler {
         }
         let mut profiler = Self {
             daemons,
-            directory,
-            event: record::EVENTS[0],
-            call_graph,
+            subject: Subject {
+                pids: pids.clone(),
+                directory,
+                event: record::EVENTS[0],
+                call_graph,
+            },
             findings: Findings {
                 pids,
                 before: before.map(stacks_of).transpose()?,
@@ -116,7 +116,7 @@ impl Profiler {
         };
         let recorded = profiler.attach(&record::TOOL).and_then(Attachment::finish);
         if recorded.is_err() {
-            profiler.event = record::EVENTS[1];
+            profiler.subject.event = record::EVENTS[1];
         }
         for tool in &TOOLS {
             profiler.attach(tool)?.finish()?;
@@ -147,28 +147,23 @@ impl Profiler {
     /// Writes the report about `what`, and prints where it is.
     pub(crate) fn report(mut self, what: String) -> Result<()> {
         self.findings.what = what;
-        self.findings.stacks = stacks_of(self.directory.path()).context("read the recording")?;
-        write(self.directory, &self.findings)
+        let directory = self.subject.directory;
+        self.findings.stacks = stacks_of(directory.path()).context("read the recording")?;
+        write(directory, &self.findings)
     }
 
     fn attach(&self, tool: &Tool) -> Result<Attachment> {
+        let subject = &self.subject;
         // Each time again, as it lasts a minute.
-        self.findings.pids.iter().copied().for_each(daemon::admit);
-        let pids = &self.findings.pids;
-        let subject = Subject {
-            pids,
-            directory: &self.directory,
-            event: self.event,
-            call_graph: self.call_graph,
-        };
-        let attached = Attachment::start(tool, || (tool.command)(&subject), pids);
+        subject.pids.iter().copied().for_each(daemon::admit);
+        let attached = Attachment::start(tool, || (tool.command)(subject), &subject.pids);
         // On a full disk, perf ends without a word.
-        attached.or_else(|error| self.directory.probe().and(Err(error)))
+        attached.or_else(|error| subject.directory.probe().and(Err(error)))
     }
 
     /// Reads what a tool has written, given the gigabytes that passed through the tunnel meanwhile.
     fn read(&mut self, tool: &Tool, gigabytes: Option<f64>) -> Result<()> {
-        let (directory, findings) = (&self.directory, &mut self.findings);
+        let (directory, findings) = (&self.subject.directory, &mut self.findings);
         match tool.name {
             stat::NAME => findings.stat = Some(stat::read(directory)?),
             record::NAME => record::write_text(directory)?,

@@ -73,9 +73,7 @@ fn results(args: &SpeedtestArgs) -> Result<Option<Results>> {
 
 /// Adds the fix to an error caused by a resource shortage.
 fn explain_shortage(error: Error) -> Error {
-    let mut systems = error
-        .chain()
-        .filter_map(|it| it.downcast_ref::<io::Error>());
+    let mut systems = error.chain().filter_map(|it| it.downcast_ref());
     let fix = match systems.find_map(io::Error::raw_os_error) {
         Some(libc::ENOMEM) => {
             "out of memory (fix: end other programs, or raise the limit: `ulimit -v unlimited`, the \

@@ -5,10 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 /// For a terminal: the first column flush left, figures flush right.
 pub(crate) fn plain(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .add_row(head.split(','))
-        .add_rows(rows);
+    table.load_style(presets::NOTHING);
+    table.add_row(head.split(',')).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -18,10 +16,8 @@ pub(crate) fn plain(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> 
 /// In Markdown.
 pub(crate) fn markdown(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table
-        .load_style(presets::ASCII_MARKDOWN)
-        .set_header(head.split(','))
-        .add_rows(rows);
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(head.split(',')).add_rows(rows);
     table.trim_fmt() + "\n"
 }
 

@@ -1,12 +1,10 @@
 //! Test binaries, as cargo builds them.
 
-use std::{
-    collections::HashSet,
-    env,
-    io::BufReader,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::collections::HashSet;
+use std::env;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use cargo_metadata::{Artifact, Message, MetadataCommand, PackageId, TargetKind};
@@ -34,11 +32,8 @@ pub(crate) fn build(arguments: &[String]) -> Result<Vec<Binary>> {
     let with_labs = packages_with_labs()?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut child = Command::new(cargo)
-        .args([
-            "test",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["test", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
         .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
@@ -65,11 +60,8 @@ fn packages_with_labs() -> Result<HashSet<PackageId>> {
     let uses_lab = |package: &cargo_metadata::Package| {
         package.name == LAB || package.dependencies.iter().any(|on| on.name == LAB)
     };
-    let packages = metadata.packages.into_iter();
-    Ok(packages
-        .filter(uses_lab)
-        .map(|package| package.id)
-        .collect())
+    let packages = metadata.packages.into_iter().filter(uses_lab);
+    Ok(packages.map(|package| package.id).collect())
 }
 
 fn binary(artifact: Artifact, with_labs: &HashSet<PackageId>) -> Option<Binary> {
@@ -77,10 +69,9 @@ fn binary(artifact: Artifact, with_labs: &HashSet<PackageId>) -> Option<Binary> 
     let is_integration = artifact.target.kind.contains(&TargetKind::Test);
     let place = directory.file_name().unwrap_or_default();
     let target = artifact.target.name;
-    let kind = if is_integration {
-        target.as_str()
-    } else {
-        "unit tests"
+    let kind = match is_integration {
+        true => target.as_str(),
+        false => "unit tests",
     };
     Some(Binary {
         name: format!("{place}: {kind}"),

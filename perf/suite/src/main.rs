@@ -13,13 +13,11 @@ mod selection;
 mod tally;
 mod watch;
 
-use std::{
-    panic::resume_unwind,
-    process::ExitCode,
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Instant,
-};
+use std::panic::resume_unwind;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Parser;
@@ -80,10 +78,9 @@ fn main() -> Result<ExitCode> {
         tally.add(run(binary, &args)?);
     }
     tally.print(built, begin.elapsed() - built);
-    Ok(if tally.is_good() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    Ok(match tally.is_good() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
 }
 

@@ -40,15 +40,12 @@ impl Selection {
 /// # Errors
 /// If the binary cannot list its tests.
 pub(crate) fn list(program: &Path) -> Result<Vec<String>> {
+    let shown = program.display();
     let listing = Command::new(program)
         .args(["--list", "--format=terse", "--include-ignored"])
         .output()
-        .with_context(|| format!("cannot start {}", program.display()))?;
-    ensure!(
-        listing.status.success(),
-        "{} --list failed",
-        program.display()
-    );
+        .with_context(|| format!("cannot start {shown}"))?;
+    ensure!(listing.status.success(), "{shown} --list failed");
     Ok(tests_in(&String::from_utf8_lossy(&listing.stdout)))
 }
 
@@ -82,12 +79,9 @@ impl FromStr for Selection {
 }
 
 fn names(lines: &str) -> Vec<String> {
-    let text = lines
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default().trim());
-    text.filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let text = lines.lines().filter_map(|line| line.split('#').next());
+    let names = text.map(|line| line.trim().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Results of all tests, and their summary.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::RangeBounds, time::Duration};
 
 use cargo_metadata::libtest::TestEvent;
 
@@ -44,49 +44,49 @@ impl Tally {
 
     /// Records a test that has ended.
     pub(crate) fn record(&mut self, binary: &str, event: &TestEvent) {
-        let (seconds, outcome) = match event {
-            TestEvent::Ok { exec_time, .. } => (*exec_time, Outcome::Passed),
-            TestEvent::Failed { exec_time, .. } => (*exec_time, Outcome::Failed),
-            TestEvent::Ignored { .. } => {
-                self.ignored += 1;
-                return;
+        let name = event.name().to_owned();
+        match event {
+            TestEvent::Ok { exec_time, .. } => {
+                self.push(binary, name, *exec_time, Outcome::Passed);
             }
-            TestEvent::Started { .. } | TestEvent::Timeout { .. } => return,
-        };
-        self.results.push(TestResult {
-            binary: binary.to_owned(),
-            name: event.name().to_owned(),
-            duration: Duration::try_from_secs_f32(seconds).unwrap_or_default(),
-            outcome,
-        });
+            TestEvent::Failed { exec_time, .. } => {
+                self.push(binary, name, *exec_time, Outcome::Failed);
+            }
+            TestEvent::Ignored { .. } => self.ignored += 1,
+            TestEvent::Started { .. } | TestEvent::Timeout { .. } => {}
+        }
     }
 
     /// Records a failure that is no test's, or no test's alone.
     pub(crate) fn fail(&mut self, binary: &str, reason: String) {
+        self.push(binary, reason, 0.0, Outcome::Broken);
+    }
+
+    fn push(&mut self, binary: &str, name: String, seconds: f32, outcome: Outcome) {
         self.results.push(TestResult {
             binary: binary.to_owned(),
-            name: reason,
-            duration: Duration::ZERO,
-            outcome: Outcome::Broken,
+            name,
+            duration: Duration::try_from_secs_f32(seconds).unwrap_or_default(),
+            outcome,
         });
     }
 
     /// Returns the names of the tests that have failed, unless something else has: then running them once more
     /// proves nothing.
     pub(crate) fn failed_tests(&self) -> Vec<String> {
-        if self.all(Outcome::Broken).next().is_some() {
+        let failures: Vec<_> = self.with(Outcome::Failed..).collect();
+        if failures.iter().any(|it| it.outcome == Outcome::Broken) {
             return Vec::new();
         }
-        self.all(Outcome::Failed)
-            .map(|it| it.name.clone())
-            .collect()
+        failures.iter().map(|it| it.name.clone()).collect()
     }
 
     /// Takes the results of the failed tests' second run: a test that has passed is flaky, not failed.
     pub(crate) fn run_again(&mut self, second: &Self) {
         for test in &mut self.results {
             let is_it = |it: &TestResult| (&it.binary, &it.name) == (&test.binary, &test.name);
-            if test.outcome == Outcome::Failed && second.all(Outcome::Passed).any(is_it) {
+            let mut passed = second.with(Outcome::Passed..=Outcome::Passed);
+            if test.outcome == Outcome::Failed && passed.any(is_it) {
                 test.outcome = Outcome::Flaky;
             }
         }
@@ -96,7 +96,7 @@ impl Tally {
     pub(crate) fn expect(&mut self, binary: &str, names: &[String]) {
         for name in names {
             let is_it = |it: &TestResult| it.binary == binary && it.name == *name;
-            if !self.tests().any(is_it) {
+            if !self.with(..Outcome::Broken).any(is_it) {
                 self.fail(binary, format!("{name} did not run"));
             }
         }
@@ -104,7 +104,7 @@ impl Tally {
 
     /// Number of the tests that passed, and of failures.
     pub(crate) fn passed_and_failed(&self) -> (usize, usize) {
-        let failed = self.failures().count();
+        let failed = self.with(Outcome::Failed..).count();
         (self.results.len() - failed, failed)
     }
 
@@ -112,25 +112,14 @@ impl Tally {
         matches!(self.passed_and_failed(), (1.., 0))
     }
 
-    fn all(&self, outcome: Outcome) -> impl Iterator<Item = &TestResult> {
-        self.results.iter().filter(move |it| it.outcome == outcome)
-    }
-
-    fn tests(&self) -> impl Iterator<Item = &TestResult> {
-        self.results
-            .iter()
-            .filter(|it| it.outcome < Outcome::Broken)
-    }
-
-    fn failures(&self) -> impl Iterator<Item = &TestResult> {
-        self.results
-            .iter()
-            .filter(|it| it.outcome >= Outcome::Failed)
+    fn with(&self, outcomes: impl RangeBounds<Outcome>) -> impl Iterator<Item = &TestResult> {
+        let results = self.results.iter();
+        results.filter(move |it| outcomes.contains(&it.outcome))
     }
 
     /// Prints the summary. Its last line is the one that programs read.
     pub(crate) fn print(&self, build: Duration, tests: Duration) {
-        let mut slowest: Vec<_> = self.tests().collect();
+        let mut slowest: Vec<_> = self.with(..Outcome::Broken).collect();
         slowest.sort_by_key(|it| std::cmp::Reverse(it.duration));
         println!("\nSlowest tests:");
         for it in slowest.iter().take(SLOWEST) {
@@ -140,10 +129,10 @@ impl Tally {
         for line in &self.lacking {
             println!("{line}");
         }
-        for TestResult { binary, name, .. } in self.all(Outcome::Flaky) {
+        for TestResult { binary, name, .. } in self.with(Outcome::Flaky..=Outcome::Flaky) {
             println!("FLAKY {binary}: {name} failed, and passed when it ran once more");
         }
-        for TestResult { binary, name, .. } in self.failures() {
+        for TestResult { binary, name, .. } in self.with(Outcome::Failed..) {
             println!("FAILED {binary}: {name}");
         }
         println!(
@@ -161,11 +150,8 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (passed, failed) = self.passed_and_failed();
-        write!(
-            f,
-            "{passed} passed, {failed} failed, {} skipped",
-            self.ignored
-        )
+        let skipped = self.ignored;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
 
@@ -184,21 +170,16 @@ mod tests {
     }
 
     fn failed(name: &str) -> TestEvent {
-        TestEvent::Failed {
-            name: name.into(),
-            exec_time: 0.5,
-            stdout: None,
-            reason: None,
-            message: None,
-        }
+        event("failed", name)
     }
 
     fn passed(name: &str) -> TestEvent {
-        TestEvent::Ok {
-            name: name.into(),
-            exec_time: 0.5,
-            stdout: None,
-        }
+        event("ok", name)
+    }
+
+    fn event(kind: &str, name: &str) -> TestEvent {
+        let event = serde_json::json!({"event": kind, "name": name, "exec_time": 0.5});
+        serde_json::from_value(event).unwrap()
     }
 
     #[test]
@@ -215,8 +196,8 @@ mod tests {
         assert!(!tally.is_good());
         assert_eq!(tally.failed_tests(), ["twice"]);
         assert_eq!(tally.passed_and_failed(), (2, 1));
-        let flaky: Vec<_> = tally.all(Outcome::Flaky).map(|it| &it.name).collect();
-        assert_eq!(flaky, ["once"]);
+        let flaky = tally.with(Outcome::Flaky..=Outcome::Flaky);
+        assert!(flaky.map(|it| &it.name).eq(["once"]));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! One test binary while it runs.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    io::{BufRead, BufReader, Read, Write as _},
-    process::{Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeSet, HashMap};
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use cargo_metadata::libtest::{TestEvent, TestMessage};

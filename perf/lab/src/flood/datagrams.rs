@@ -57,12 +57,8 @@ impl Datagrams {
     /// Captured initiations, alternately unchanged and with a wrong MAC2.
     pub fn with_and_without_mac2(captured: &[Vec<u8>]) -> Self {
         let wrong = Self::wrong_cookies(captured).payloads;
-        let captured = captured.iter().cycle().cloned();
-        Self::each(
-            captured
-                .zip(wrong)
-                .flat_map(|(without, with)| [without, with]),
-        )
+        let pairs = captured.iter().cycle().cloned().zip(wrong);
+        Self::each(pairs.flat_map(|(without, with)| [without, with]))
     }
 
     /// Captured data messages with counters that their session has not reached: only the tag is wrong.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Ends, daemons};
 use crate::traffic::Agent;
 use crate::wireguard::{Implementation, Tunnel, TunnelOptions, Underlay};
-use crate::{Lab, LabError, Namespace};
+use crate::{Lab, LabError, Namespace, Result};
 
 /// On a link that loses datagrams, allows three handshake attempts five seconds apart.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(17);
@@ -37,7 +37,7 @@ impl Bed {
         daemon: &Implementation,
         agent: impl Fn(&Namespace) -> Command,
         options: &TunnelOptions,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self> {
         let lab = Lab::new()?;
         let tunnel = Tunnel::new(&lab, daemon, daemon, options)?;
         let (left, right) = (&tunnel.left.namespace, &tunnel.right.namespace);
@@ -52,14 +52,14 @@ impl Bed {
     }
 
     /// Replaces both daemons.
-    pub fn restart(&mut self, daemon: &Implementation) -> Result<(), LabError> {
+    pub fn restart(&mut self, daemon: &Implementation) -> Result<()> {
         // The left end starts the handshake, so the right one must be running.
         self.tunnel.right.replace_daemon(daemon)?;
         self.tunnel.left.replace_daemon(daemon)
     }
 
     /// Waits until packets pass the tunnel, 17 seconds at most; fails at once if a daemon ends.
-    pub fn wait_until_up(&mut self) -> Result<(), LabError> {
+    pub fn wait_until_up(&mut self) -> Result<()> {
         let deadline = Instant::now() + HANDSHAKE_PATIENCE;
         let via = self.tunnelled();
         while self.ends.ping(via, HANDSHAKE_PROBE)?.received == 0 {

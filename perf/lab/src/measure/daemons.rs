@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, time
 use convoy_report::{Counters, Report};
 
 use super::process;
-use crate::LabError;
+use crate::Result;
 use crate::wireguard::{Daemon, End, Tunnel};
 
 /// Lines of a daemon's log in an error message.
@@ -34,14 +34,14 @@ pub struct Reading {
 }
 
 /// Reads both daemons.
-pub fn read(tunnel: &Tunnel) -> Result<Readings, LabError> {
+pub fn read(tunnel: &Tunnel) -> Result<Readings> {
     Ok(Readings {
         left: read_one(&tunnel.left.daemon)?,
         right: read_one(&tunnel.right.daemon)?,
     })
 }
 
-fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
+fn read_one(daemon: &Daemon) -> Result<Reading> {
     let pid = daemon.pid();
     let times = || Ok((process::cpu_time(pid)?, process::thread_cpu_times(pid)?));
     let (cpu, threads) = times().map_err(|error: io::Error| {
@@ -55,7 +55,7 @@ fn read_one(daemon: &Daemon) -> Result<Reading, LabError> {
 }
 
 /// The counters of a daemon; `None` if it is not Convoy.
-pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
+pub fn counters(daemon: &Daemon) -> Result<Option<Counters>> {
     let answer = daemon.request(&format!("{}\n\n", convoy_report::REQUEST))?;
     let report = convoy_report::json_of(&answer)
         .map(serde_json::from_str::<Report>)
@@ -65,7 +65,7 @@ pub fn counters(daemon: &Daemon) -> Result<Option<Counters>, LabError> {
 }
 
 /// Fails if a daemon has ended, with the end of its log.
-pub fn check(tunnel: &mut Tunnel) -> Result<(), LabError> {
+pub fn check(tunnel: &mut Tunnel) -> Result<()> {
     for end in [&mut tunnel.left, &mut tunnel.right] {
         let Some(status) = end.daemon.ended() else {
             continue;
@@ -88,9 +88,6 @@ pub fn log_tail(end: &End) -> String {
     if lines.is_empty() {
         return format!("the {label} one logged nothing (LOG_LEVEL=debug shows more)");
     }
-    let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    format!(
-        "the log of the {label} one ends:\n    {}",
-        tail.join("\n    ")
-    )
+    let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n    ");
+    format!("the log of the {label} one ends:\n    {tail}")
 }

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::error::LabError;
+use crate::error::{LabError, Result};
 use crate::traffic::{
     Agent, Direction, Exchange, Job, LatencyReport, PATIENCE, RoundTripReport, Side, Target,
     TcpLoad, TcpReport, UdpLoad, UdpReceived, UdpSent,
@@ -39,17 +39,12 @@ pub struct Between {
 
 impl Ends {
     /// Agents at the near end for load and latency, and one at the far end.
-    pub fn new(near: Agent, prober: Agent, far: Agent) -> Result<Self, LabError> {
+    pub fn new(near: Agent, prober: Agent, far: Agent) -> Result<Self> {
         Self::with(near, prober, far, Between::default())
     }
 
     /// The same with something between the ends.
-    pub fn with(
-        near: Agent,
-        prober: Agent,
-        mut far: Agent,
-        between: Between,
-    ) -> Result<Self, LabError> {
+    pub fn with(near: Agent, prober: Agent, mut far: Agent, between: Between) -> Result<Self> {
         let echo_port = far.answer_probes(false, between.ports[1])?;
         // Marks differ between callers of one server, and between runs.
         let runs = u64::from(std::process::id()) << 32;
@@ -65,19 +60,19 @@ impl Ends {
     }
 
     /// Round-trip time to the far end's address `via`, also beside a load.
-    pub fn ping(&mut self, via: IpAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+    pub fn ping(&mut self, via: IpAddr, duration: Duration) -> Result<LatencyReport> {
         self.begin_ping(via, duration)?;
         self.finish_ping(duration)
     }
 
     /// Starts probes; [`Self::finish_ping`] waits for them.
-    pub fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> Result<(), LabError> {
+    pub fn begin_ping(&mut self, via: IpAddr, duration: Duration) -> Result<()> {
         let to = SocketAddr::new(via, self.echo_port);
         self.prober.ask(&Job::Ping { to, duration })
     }
 
     /// Waits for the probes that [`Self::begin_ping`] started.
-    pub fn finish_ping(&mut self, duration: Duration) -> Result<LatencyReport, LabError> {
+    pub fn finish_ping(&mut self, duration: Duration) -> Result<LatencyReport> {
         self.prober.answer(duration + PATIENCE)
     }
 
@@ -88,7 +83,7 @@ impl Ends {
         via: IpAddr,
         exchange: Exchange,
         duration: Duration,
-    ) -> Result<RoundTripReport, LabError> {
+    ) -> Result<RoundTripReport> {
         let port = self.answer_round_trips()?;
         self.prober.ask(&Job::RoundTrips {
             to: self.target(via, port),
@@ -100,7 +95,7 @@ impl Ends {
 
     /// From now on the far end answers [`Self::round_trips`] at the returned port. The first call must come
     /// before a load.
-    pub fn answer_round_trips(&mut self) -> Result<u16, LabError> {
+    pub fn answer_round_trips(&mut self) -> Result<u16> {
         if let Some(port) = self.answer_port {
             return Ok(port);
         }
@@ -111,7 +106,7 @@ impl Ends {
 
     /// Opens up to this many connections to the far end's address `via`, and closes those of an earlier call; returns how
     /// many came up. The first call must come before a load.
-    pub fn hold(&mut self, via: IpAddr, flows: u32) -> Result<u32, LabError> {
+    pub fn hold(&mut self, via: IpAddr, flows: u32) -> Result<u32> {
         let to = SocketAddr::new(via, self.answer_round_trips()?);
         self.prober.ask(&Job::Hold { to, flows })?;
         self.prober.answer(PATIENCE)
@@ -125,7 +120,7 @@ impl Ends {
         via: IpAddr,
         load: TcpLoad,
         congestion_control: Option<&str>,
-    ) -> Result<(), LabError> {
+    ) -> Result<()> {
         let job = |side| Job::Tcp {
             side,
             load,
@@ -145,7 +140,7 @@ impl Ends {
     }
 
     /// Waits for the end of the load that [`Self::begin_tcp`] started.
-    pub fn finish_tcp(&mut self, load: TcpLoad) -> Result<TcpReport, LabError> {
+    pub fn finish_tcp(&mut self, load: TcpLoad) -> Result<TcpReport> {
         let (sender, receiver) = self.roles(load.direction);
         let received: TcpReport = receiver.answer(load.window + PATIENCE)?;
         let sent: TcpReport = sender.answer(PATIENCE)?;
@@ -171,7 +166,7 @@ impl Ends {
     }
 
     /// Starts UDP to the far end's address `via`; returns when the first packet has been sent.
-    pub fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> Result<(), LabError> {
+    pub fn begin_udp(&mut self, via: IpAddr, load: UdpLoad) -> Result<()> {
         self.runs += 1;
         let run = self.runs;
         let job = |side| Job::Udp { side, load, run };
@@ -183,12 +178,12 @@ impl Ends {
     }
 
     /// Waits until the packets of [`Self::begin_udp`] are sent.
-    pub fn finish_sending_udp(&mut self, load: UdpLoad) -> Result<UdpSent, LabError> {
+    pub fn finish_sending_udp(&mut self, load: UdpLoad) -> Result<UdpSent> {
         self.near.answer(load.duration + PATIENCE)
     }
 
     /// Waits until all packets have arrived or count as lost.
-    pub fn finish_receiving_udp(&mut self) -> Result<UdpReceived, LabError> {
+    pub fn finish_receiving_udp(&mut self) -> Result<UdpReceived> {
         self.far.answer(PATIENCE)
     }
 }

@@ -2,11 +2,8 @@
 
 use std::{fmt, fs};
 
-use nix::{
-    errno::Errno,
-    sys::utsname::uname,
-    unistd::{AccessFlags, access},
-};
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access, geteuid};
 use procfs::{CpuInfo, Current as _, Meminfo};
 use serde::{Deserialize, Serialize};
 
@@ -37,13 +34,11 @@ impl Host {
     pub fn of_this_machine() -> Self {
         let cpu = CpuInfo::current().ok();
         Self {
-            kernel: uname()
-                .map(|name| name.release().to_string_lossy().into_owned())
-                .unwrap_or_default(),
+            kernel: setting("kernel/osrelease").unwrap_or_default(),
             cpu: cpu.and_then(|cpu| cpu.model_name(0).map(ToOwned::to_owned)),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_mib: Meminfo::current().ok().map(|memory| memory.mem_total / MIB),
-            root: nix::unistd::geteuid().is_root(),
+            root: geteuid().is_root(),
             congestion_control: congestion_control(),
             percpu_pagelist_high_fraction: setting("vm/percpu_pagelist_high_fraction")
                 .and_then(|value| value.parse().ok()),

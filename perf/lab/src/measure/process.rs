@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 use nix::{time::ClockId, unistd::Pid};
-use procfs::{
-    CurrentSI as _, KernelStats, ProcError,
-    process::{Process, Stat, Task, all_processes},
-};
+use procfs::process::{Process, Stat, Task, all_processes};
+use procfs::{CurrentSI as _, KernelStats, ProcError};
 
 /// Written to `/proc/PID/clear_refs`, resets the peak (proc_pid_clear_refs(5)).
 const FORGET_PEAK: &str = "5";
@@ -81,9 +79,8 @@ fn cpu_time_of(task: &Task) -> Result<Duration, ProcError> {
 pub fn group_cpu_time(group: Pid) -> io::Result<Duration> {
     let own = stats()?.filter(|stat| stat.pgrp == group.as_raw());
     let waited = |stat: &Stat| (stat.cutime + stat.cstime).max(0).cast_unsigned();
-    Ok(time_of(
-        own.map(|it| it.utime + it.stime + waited(&it)).sum(),
-    ))
+    let ticks = own.map(|it| it.utime + it.stime + waited(&it));
+    Ok(time_of(ticks.sum()))
 }
 
 fn time_of(ticks: u64) -> Duration {
@@ -155,9 +152,8 @@ mod tests {
         let after = peak_memory(own).unwrap();
         assert!(after + BYTES as u64 / 2 < with_block, "{after}");
         let usage = usage(own).unwrap();
-        assert!(
-            usage.threads >= 1 && usage.descriptors >= 1 && cpu_time(own).unwrap() > Duration::ZERO
-        );
+        assert!(usage.threads >= 1 && usage.descriptors >= 1);
+        assert!(cpu_time(own).unwrap() > Duration::ZERO);
     }
 
     #[test]

@@ -16,8 +16,8 @@ const PROBES: usize = 10;
 /// Ratio of successive rates, before and after the staircase first turns.
 const FIRST_STEP: f64 = 1.12;
 const STEP: f64 = 1.05;
-/// Shares by which failed confirmations lower the rate, in this order.
-const STEPS_DOWN: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
+/// Shares by which the rate is lowered before each confirmation, until one passes.
+const STEPS_DOWN: [f64; 5] = [0.0, 0.05, 0.1, 0.2, 0.4];
 
 /// The range to search, in packets per second.
 #[derive(Debug, Clone, Copy)]
@@ -100,26 +100,22 @@ pub fn highest_rate<E>(
     let Some(mut found) = rate_that_half_pass(range, None, &mut attempt)? else {
         return Ok(None);
     };
-    let mut steps_down = STEPS_DOWN.iter();
-    loop {
-        let rate_pps = found.rate_pps;
-        let stage = Stage::Confirm;
-        match Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?) {
-            Verdict::Passed => found.confirmed = true,
-            Verdict::Slow(reached) => {
-                (found.rate_pps, found.confirmed) = (reached, true);
-                found.generator_limited = true;
-            }
-            Verdict::Lost { by_receiver } => {
-                found.generator_limited = by_receiver;
-                if let Some(step) = steps_down.next() {
-                    found.rate_pps *= 1.0 - step;
-                    continue;
-                }
-            }
+    for step in STEPS_DOWN {
+        found.rate_pps *= 1.0 - step;
+        let (rate_pps, stage) = (found.rate_pps, Stage::Confirm);
+        let verdict = Verdict::of(rate_pps, attempt(Attempt { rate_pps, stage })?);
+        found.confirmed = matches!(verdict, Verdict::Passed | Verdict::Slow(_));
+        match verdict {
+            Verdict::Passed => {}
+            Verdict::Slow(reached) => (found.rate_pps, found.generator_limited) = (reached, true),
+            Verdict::Overrun => found.generator_limited = true,
+            Verdict::Lost => found.generator_limited = false,
         }
-        return Ok(Some(found));
+        if found.confirmed {
+            break;
+        }
     }
+    Ok(Some(found))
 }
 
 /// Finds the rate in `range` that half of the probes pass, starting at `known`, a rate found earlier; `None` if even
@@ -151,17 +147,18 @@ enum Verdict {
     Passed,
     /// Little loss, but the sender reached only this rate.
     Slow(f64),
-    /// Too much loss.
-    Lost {
-        by_receiver: bool,
-    },
+    /// Too much loss, but little of it on the way to the receiver.
+    Overrun,
+    /// Too much loss on the way.
+    Lost,
 }
 
 impl Verdict {
     fn of(rate_pps: f64, trial: Trial) -> Self {
-        if trial.loss > TOLERATED_LOSS {
-            let by_receiver = trial.loss - trial.receiver_loss <= TOLERATED_LOSS;
-            Self::Lost { by_receiver }
+        if trial.loss - trial.receiver_loss > TOLERATED_LOSS {
+            Self::Lost
+        } else if trial.loss > TOLERATED_LOSS {
+            Self::Overrun
         } else if trial.held_rate {
             Self::Passed
         } else {
@@ -181,7 +178,7 @@ fn coarse<E>(
     };
     let mut rate = range.start;
     let mut verdict = twice(rate)?;
-    while let Verdict::Lost { .. } = verdict {
+    while let Verdict::Lost | Verdict::Overrun = verdict {
         if rate <= range.lowest {
             return Ok(None);
         }
@@ -199,7 +196,7 @@ fn coarse<E>(
         Verdict::Passed => rate,
         Verdict::Slow(reached) => reached.max(rate),
         // Between the rate that passed and the one that failed.
-        Verdict::Lost { .. } => rate * COARSE.sqrt(),
+        Verdict::Lost | Verdict::Overrun => rate * COARSE.sqrt(),
     }))
 }
 
@@ -218,15 +215,9 @@ fn staircase<E>(
         let mut step = STEP;
         let verdict = probe(rate)?;
         let has_passed = verdict == Verdict::Passed;
-        match has_passed {
-            true => passed += 1,
-            false => failed += 1,
-        }
-        let is_by_generator = matches!(
-            verdict,
-            Verdict::Slow(_) | Verdict::Lost { by_receiver: true }
-        );
-        by_generator += usize::from(is_by_generator);
+        passed += usize::from(has_passed);
+        failed += usize::from(!has_passed);
+        by_generator += usize::from(matches!(verdict, Verdict::Slow(_) | Verdict::Overrun));
         if passed == 0 || failed == 0 {
             step = FIRST_STEP;
             rates.clear();

@@ -15,7 +15,7 @@ use super::answerer::Answerer;
 use super::protocol::{Exchange, Hello, Job, PROTOCOL, Side, Target};
 use super::scope::{Answers, Scope};
 use super::{probe, tcp, udp};
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, LabError, Result};
 
 /// Size limit of a job in bytes, which bounds an agent's memory: a job has about 150.
 pub(super) const LONGEST_CONVERSATION: u64 = 16 * 1024 * 1024;
@@ -29,7 +29,7 @@ const MOST_HELD: u32 = 16_384;
 /// Turns this process into the agent of the process that started it by
 /// [`Agent::spawn`](super::Agent::spawn): runs the jobs from the standard input, one at a time, until it
 /// is closed.
-pub fn serve_child() -> Result<(), LabError> {
+pub fn serve_child() -> Result<()> {
     // Otherwise an agent that is sending would not notice that its controller is gone.
     set_pdeathsig(Signal::SIGKILL).doing("tie this process to the controller")?;
     // Each connection takes one.
@@ -40,7 +40,7 @@ pub fn serve_child() -> Result<(), LabError> {
 }
 
 /// Serves each caller of `listener` with an agent that sends traffic only to that caller.
-pub fn serve_connections(listener: &TcpListener) -> Result<(), LabError> {
+pub fn serve_connections(listener: &TcpListener) -> Result<()> {
     let slots = Arc::new(());
     loop {
         let (stream, from) = listener.accept().doing("accept a caller")?;
@@ -62,7 +62,7 @@ pub fn serve_connections(listener: &TcpListener) -> Result<(), LabError> {
     }
 }
 
-fn serve_connection(mut stream: &TcpStream) -> Result<(), LabError> {
+fn serve_connection(mut stream: &TcpStream) -> Result<()> {
     let doing = "serve a caller";
     stream.set_nodelay(true).doing(doing)?;
     let scope = Scope {
@@ -73,11 +73,7 @@ fn serve_connection(mut stream: &TcpStream) -> Result<(), LabError> {
 }
 
 /// Answers a failed job with the reason, and continues with the next one.
-fn serve(
-    input: impl BufRead,
-    output: &mut (dyn Write + Send),
-    scope: Scope,
-) -> Result<(), LabError> {
+fn serve(input: impl BufRead, output: &mut (dyn Write + Send), scope: Scope) -> Result<()> {
     let mut answers = Answers(output);
     answers.send(&Hello {
         protocol: PROTOCOL,
@@ -111,7 +107,7 @@ fn perform(
     scope: Scope,
     lasting: &mut Lasting,
     answers: &mut Answers<'_>,
-) -> Result<(), LabError> {
+) -> Result<()> {
     check(job, scope)?;
     match job {
         Job::Tcp {
@@ -139,7 +135,7 @@ fn perform(
     }
 }
 
-fn check(job: &Job, scope: Scope) -> Result<(), LabError> {
+fn check(job: &Job, scope: Scope) -> Result<()> {
     let near = |to| Side::Near(Target { to, proxy: None });
     let (side, duration, is_modest) = match job {
         Job::Answer { port, .. } => (Side::Far { port: *port }, Duration::ZERO, true),

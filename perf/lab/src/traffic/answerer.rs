@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::probe::{BYTES, KEPT, LAST, prepare};
 use super::scope::Scope;
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, Result};
 
 /// Interval at which an idle answerer checks whether to end.
 const END_CHECK: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ pub(super) struct Answerer(Arc<AtomicBool>);
 impl Answerer {
     /// Returns the answerer and its port: `port`, unless that is 0. `first`: its threads take precedence over ordinary
     /// ones.
-    pub(super) fn start(scope: Scope, first: bool, port: u16) -> Result<(Self, u16), LabError> {
+    pub(super) fn start(scope: Scope, first: bool, port: u16) -> Result<(Self, u16)> {
         let (listener, port) = scope.listen(port, END_CHECK)?;
         let listener = Arc::new(listener);
         let socket = scope.bind_udp(port)?;
@@ -116,11 +116,10 @@ fn answer_stream(mut stream: TcpStream) -> io::Result<(u8, TcpStream)> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::BTreeSet,
-        fs,
-        net::{Ipv4Addr, SocketAddr},
-    };
+    use std::collections::BTreeSet;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use procfs::net::TcpState;
 
     use super::*;
     use crate::eventually;
@@ -134,15 +133,13 @@ mod tests {
         let flows = TCP_THREADS + CLOSING + 1;
         let held = hold(to, flows as u32, Scope::NAMESPACE);
         assert_eq!(held.len(), flows);
-        // Documentation/networking/proc_net_tcp.rst: the ports, then the state; 01 is ESTABLISHED.
-        let port = format!(":{port:04X}");
         // A socket is listed twice if others end while the table is read.
         let open = || {
-            let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
-            let lines = table.lines().filter(|line| line.contains(&port));
-            let open = lines.filter(|line| line.contains(" 01 "));
-            let ends = open.map(|line| line.split_whitespace().skip(1).take(2).collect());
-            ends.collect::<BTreeSet<Vec<_>>>().len()
+            let sockets = procfs::net::tcp().unwrap().into_iter();
+            let open = sockets.filter(|it| it.state == TcpState::Established);
+            let ends = open.map(|it| [it.local_address, it.remote_address]);
+            let own = ends.filter(|ends| ends.contains(&to));
+            own.collect::<BTreeSet<_>>().len()
         };
         assert_eq!(open(), 2 * flows);
         drop(held);

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 
 use super::agent::LONGEST_CONVERSATION;
 use super::protocol::{Hello, Job, PROTOCOL};
-use crate::error::{Doing as _, LabError};
+use crate::child::Killed;
+use crate::error::{Doing as _, LabError, Result};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// Time by which a job may exceed its schedule.
@@ -30,21 +31,21 @@ pub struct Agent {
 
 #[derive(Debug)]
 enum Link {
-    Child(Child),
+    Child(Killed),
     Remote(TcpStream),
 }
 
 impl Agent {
     /// Starts `command`, which runs [`super::serve_child`].
-    pub fn spawn(mut command: Command) -> Result<Self, LabError> {
+    pub fn spawn(mut command: Command) -> Result<Self> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.spawn().doing("start a traffic agent")?;
         let output = child.stdout.take().ok_or_else(ended)?;
-        Self::greet(Link::Child(child), output)
+        Self::greet(Link::Child(Killed(child)), output)
     }
 
     /// Connects to an agent on another host.
-    pub fn connect(to: SocketAddr) -> Result<Self, LabError> {
+    pub fn connect(to: SocketAddr) -> Result<Self> {
         let doing = "connect to the server";
         let stream = TcpStream::connect_timeout(&to, CONNECT_PATIENCE).doing(doing)?;
         stream.set_nodelay(true).doing(doing)?;
@@ -52,7 +53,7 @@ impl Agent {
         Self::greet(Link::Remote(stream), output)
     }
 
-    fn greet(link: Link, output: impl Read + Send + 'static) -> Result<Self, LabError> {
+    fn greet(link: Link, output: impl Read + Send + 'static) -> Result<Self> {
         let (sender, lines) = channel();
         let output = BufReader::new(output.take(LONGEST_CONVERSATION));
         thread::spawn(move || {
@@ -72,17 +73,20 @@ impl Agent {
 
     /// Answers probes and requests at `port`, or if that is 0 at the returned one, until the agent ends, if `first`
     /// with precedence over ordinary threads.
-    pub(crate) fn answer_probes(&mut self, first: bool, port: u16) -> Result<u16, LabError> {
+    pub(crate) fn answer_probes(&mut self, first: bool, port: u16) -> Result<u16> {
         self.ask(&Job::Answer { first, port })?;
         self.answer(PATIENCE)
     }
 
     /// Sends the agent a job; read its answers with [`Self::answer`].
-    pub(crate) fn ask(&mut self, job: &Job) -> Result<(), LabError> {
+    pub(crate) fn ask(&mut self, job: &Job) -> Result<()> {
         let mut line = serde_json::to_vec(job).doing("encode a job")?;
         line.push(b'\n');
         let sent = match &mut self.link {
-            Link::Child(child) => child.stdin.as_mut().map(|input| input.write_all(&line)),
+            Link::Child(child) => {
+                let input = child.0.stdin.as_mut();
+                input.map(|input| input.write_all(&line))
+            }
             Link::Remote(stream) => Some(stream.write_all(&line)),
         };
         sent.and_then(Result::ok).ok_or_else(ended)
@@ -93,10 +97,7 @@ impl Agent {
     /// # Errors
     /// [`LabError::Job`] if the job failed; [`LabError::Traffic`] if no answer came within `patience`, or
     /// an unexpected one.
-    pub(crate) fn answer<T: DeserializeOwned>(
-        &mut self,
-        patience: Duration,
-    ) -> Result<T, LabError> {
+    pub(crate) fn answer<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T> {
         let line = self.lines.recv_timeout(patience).map_err(|e| match e {
             RecvTimeoutError::Timeout => {
                 LabError::Traffic("the traffic agent does not answer in time".to_owned())
@@ -118,15 +119,9 @@ fn ended() -> LabError {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Errors mean that it has already ended.
-        match &mut self.link {
-            Link::Child(child) => {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-            Link::Remote(stream) => {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
+        if let Link::Remote(stream) = &self.link {
+            // An error means that it has already ended.
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }

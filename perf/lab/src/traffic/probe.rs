@@ -12,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::protocol::Target;
 use super::scope::{Scope, connected_udp};
 use super::{Exchange, LatencyReport, RoundTripReport, socks};
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, Result};
 
 /// A probe or request and its answer, in bytes.
 pub(super) const BYTES: usize = 32;
@@ -35,7 +35,7 @@ const BROKEN: Duration = Duration::from_secs(5);
 const HOLDING: Duration = Duration::from_secs(6);
 
 /// Sends one probe per interval and reports the round-trip times.
-pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, LabError> {
+pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport> {
     let socket = connected_udp(to)?;
     let timeout = socket.set_read_timeout(Some(END_CHECK));
     timeout.doing("set a socket timeout")?;
@@ -48,9 +48,8 @@ pub(super) fn ping(to: SocketAddr, duration: Duration) -> Result<LatencyReport, 
             for number in 1..=probes {
                 // A refused probe (no route or no answerer yet) counts as lost.
                 let _ = socket.send(&message(epoch.elapsed().as_nanos() as u64));
-                thread::sleep(
-                    (epoch + INTERVAL * number).saturating_duration_since(Instant::now()),
-                );
+                let next = epoch + INTERVAL * number;
+                thread::sleep(next.saturating_duration_since(Instant::now()));
             }
         });
         let mut answer = [0; BYTES];
@@ -77,7 +76,7 @@ pub(super) fn round_trips(
     exchange: Exchange,
     duration: Duration,
     scope: Scope,
-) -> Result<RoundTripReport, LabError> {
+) -> Result<RoundTripReport> {
     scope.take_precedence();
     let begin = Instant::now();
     let repeat = |ask: &mut dyn FnMut(u64) -> io::Result<bool>| {
@@ -139,18 +138,16 @@ fn in_parallel(
     threads: u32,
     ask: impl Fn() -> io::Result<Answered> + Sync,
 ) -> io::Result<Answered> {
-    let outcomes: Vec<_> = thread::scope(|scope| {
+    thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&ask)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.collect()
-    });
-    let mut all = (Vec::new(), 0);
-    for outcome in outcomes {
-        let (answered, lost) = outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
-        all.0.extend(answered);
-        all.1 += lost;
-    }
-    Ok(all)
+        let mut all = (Vec::new(), 0);
+        for thread in threads {
+            let (answered, lost) = thread.join().unwrap_or_else(|it| resume_unwind(it))?;
+            all.0.extend(answered);
+            all.1 += lost;
+        }
+        Ok(all)
+    })
 }
 
 fn connect(to: Target) -> io::Result<TcpStream> {

@@ -1,18 +1,14 @@
 //! Sockets and answers of an agent: where it may listen, and whom it may talk to.
 
-use std::{
-    io::Write,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
-    time::Duration,
-};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::time::Duration;
 
-use nix::sys::{
-    socket::{setsockopt, sockopt},
-    time::{TimeVal, TimeValLike as _},
-};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use serde::Serialize;
 
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, Result};
 
 /// Where an agent may listen, and the only host that it may talk to.
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +34,7 @@ impl Scope {
     }
 
     /// Listens on `port` (0: any); `accept` gives up after `patience`.
-    pub(super) fn listen(
-        self,
-        port: u16,
-        patience: Duration,
-    ) -> Result<(TcpListener, u16), LabError> {
+    pub(super) fn listen(self, port: u16, patience: Duration) -> Result<(TcpListener, u16)> {
         let doing = "listen on TCP";
         let listener = TcpListener::bind((self.bind, port)).doing(doing)?;
         // On Linux, accept(2) also observes the receive timeout (socket(7)).
@@ -53,7 +45,7 @@ impl Scope {
     }
 
     /// A UDP socket on `port` (0: any).
-    pub(super) fn bind_udp(self, port: u16) -> Result<UdpSocket, LabError> {
+    pub(super) fn bind_udp(self, port: u16) -> Result<UdpSocket> {
         UdpSocket::bind((self.bind, port)).doing("bind a UDP socket")
     }
 
@@ -78,7 +70,7 @@ impl Scope {
 }
 
 /// Connects a UDP socket.
-pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket, LabError> {
+pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -92,11 +84,11 @@ pub(super) fn connected_udp(to: SocketAddr) -> Result<UdpSocket, LabError> {
 pub(super) struct Answers<'a>(pub(super) &'a mut (dyn Write + Send));
 
 impl Answers<'_> {
-    pub(super) fn send(&mut self, answer: &impl Serialize) -> Result<(), LabError> {
+    pub(super) fn send(&mut self, answer: &impl Serialize) -> Result<()> {
         self.line(&Ok::<_, String>(answer))
     }
 
-    pub(super) fn line(&mut self, answer: &impl Serialize) -> Result<(), LabError> {
+    pub(super) fn line(&mut self, answer: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(answer).doing("encode an answer")?;
         line.push(b'\n');
         self.0.write_all(&line).doing("answer")?;

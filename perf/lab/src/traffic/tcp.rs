@@ -12,7 +12,7 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use super::protocol::Side;
 use super::scope::{Answers, Scope};
 use super::{Direction, TcpLoad, TcpReport, socks};
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, Result};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// Interval at which a stalled stream checks the clock.
@@ -29,7 +29,7 @@ pub(super) fn run(
     congestion_control: Option<&str>,
     scope: Scope,
     answers: &mut Answers<'_>,
-) -> Result<(), LabError> {
+) -> Result<()> {
     let count = load.streams as usize;
     let (streams, sending) = match side {
         Side::Near(target) => {
@@ -85,7 +85,7 @@ fn accept(
     port: u16,
     scope: Scope,
     answers: &mut Answers<'_>,
-) -> Result<Vec<TcpStream>, LabError> {
+) -> Result<Vec<TcpStream>> {
     let (listener, port) = scope.listen(port, CONNECT_PATIENCE)?;
     answers.send(&port)?;
     let deadline = Instant::now() + CONNECT_PATIENCE;
@@ -120,11 +120,7 @@ fn pump(deadline: Instant, moved: &AtomicU64, mut step: impl FnMut() -> io::Resu
     }
 }
 
-fn count_window(
-    load: &TcpLoad,
-    moved: &AtomicU64,
-    answers: &mut Answers<'_>,
-) -> Result<TcpReport, LabError> {
+fn count_window(load: &TcpLoad, moved: &AtomicU64, answers: &mut Answers<'_>) -> Result<TcpReport> {
     thread::sleep(load.warmup);
     answers.send(&())?;
     let begin = Instant::now();

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use super::protocol::Side;
 use super::scope::{Answers, Scope, connected_udp};
 use super::{UdpLoad, UdpSent};
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, Result};
 pub(super) use batch::HEADER;
 use batch::Outbox;
 use pace::Pace;
@@ -31,7 +31,7 @@ pub(super) fn run(
     run: u64,
     scope: Scope,
     answers: &mut Answers<'_>,
-) -> Result<(), LabError> {
+) -> Result<()> {
     scope.take_precedence();
     let port = match side {
         Side::Near(target) => {
@@ -50,7 +50,7 @@ pub(super) fn run(
 }
 
 /// Sends the schedule of `load` over a connected socket.
-fn send(socket: &UdpSocket, load: &UdpLoad, run: u64) -> Result<UdpSent, LabError> {
+fn send(socket: &UdpSocket, load: &UdpLoad, run: u64) -> Result<UdpSent> {
     let mut outbox = Outbox::new(load.payload, run);
     let mut number = 0;
     let deadline = load.duration + GRACE;

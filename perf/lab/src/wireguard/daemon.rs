@@ -7,16 +7,16 @@ use std::net::{Ipv6Addr, Shutdown};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::error::LabError;
+use crate::child::{Killed, process_id};
+use crate::error::{LabError, Result};
 use crate::eventually::eventually;
-use crate::holder::process_id;
 use crate::namespace::Namespace;
 use crate::wireguard::Config;
 
@@ -69,7 +69,7 @@ impl Implementation {
 /// Calls that wait for the daemon fail with [`LabError::Program`] if it takes more than 20 seconds.
 pub struct Daemon {
     implementation: Implementation,
-    child: Child,
+    child: Killed,
     interface: String,
     socket: PathBuf,
     log: File,
@@ -81,25 +81,21 @@ impl Daemon {
         namespace: &Namespace,
         implementation: &Implementation,
         interface: &str,
-    ) -> Result<Self, LabError> {
-        let failed = |e: io::Error| implementation.failed(e.to_string());
-        let log = memfd_create(c"log", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(e.into()))?;
-        let log = File::from(log);
-        let writer = || log.try_clone().map(Stdio::from).map_err(failed);
-        let child = namespace
-            .command(&implementation.program)
-            .args(&implementation.arguments)
-            .envs(implementation.variables.iter().cloned())
-            .arg(interface)
-            .stdin(Stdio::null())
-            .stdout(writer()?)
-            .stderr(writer()?)
-            .spawn()
-            .map_err(failed)?;
+    ) -> Result<Self> {
+        let mut command = namespace.command(&implementation.program);
+        command.args(&implementation.arguments).arg(interface);
+        command.envs(implementation.variables.iter().cloned());
+        let mut start = || -> io::Result<_> {
+            let log = File::from(memfd_create(c"log", MFdFlags::MFD_CLOEXEC)?);
+            command.stdin(Stdio::null());
+            command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+            Ok((command.spawn()?, log))
+        };
+        let (child, log) = start().map_err(|e| implementation.failed(e.to_string()))?;
         let sockets = namespace.run_directory().join("wireguard");
         let mut daemon = Self {
             implementation: implementation.clone(),
-            child,
+            child: Killed(child),
             interface: interface.to_owned(),
             socket: sockets.join(format!("{interface}.sock")),
             log,
@@ -108,7 +104,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    fn wait_until_ready(&mut self) -> Result<(), LabError> {
+    fn wait_until_ready(&mut self) -> Result<()> {
         let outcome = eventually(PATIENCE, || match self.ended() {
             Some(status) => Some(Err(format!("ended with {status}"))),
             // One that only listens may not yet handle signals.
@@ -123,7 +119,7 @@ impl Daemon {
     }
 
     /// Replaces the whole configuration.
-    pub fn configure(&self, config: &Config) -> Result<(), LabError> {
+    pub fn configure(&self, config: &Config) -> Result<()> {
         let answer = self.request(&config.to_string())?;
         match answer.trim() {
             "errno=0" => Ok(()),
@@ -132,45 +128,40 @@ impl Daemon {
     }
 
     /// Waits until a UDP socket is bound to `port` in the daemon's namespace.
-    pub fn wait_until_listening(&self, port: u16) -> Result<(), LabError> {
+    pub fn wait_until_listening(&self, port: u16) -> Result<()> {
         // Documentation/networking/proc_net_tcp.rst: the local address, a colon, the port.
         let local = format!(":{port:04X} ");
-        let problem = || format!("does not listen on port {port}");
-        self.wait_until_in(&["udp", "udp6"], &local, problem)
+        let problem = format!("does not listen on port {port}");
+        self.wait_until_in(&["udp", "udp6"], &local, &problem)
     }
 
     /// Waits until the kernel accepts packets to `address` of the daemon's interface. If the link was down
     /// when it got the address, this takes some time after the link comes up.
-    pub(super) fn wait_until_addressed(&self, address: Ipv6Addr) -> Result<(), LabError> {
+    pub(super) fn wait_until_addressed(&self, address: Ipv6Addr) -> Result<()> {
         // The destination and its prefix length in hexadecimal (net/ipv6/route.c, rt6_info_route).
         let local = format!("{:032x} 80 ", address.to_bits());
-        let problem = || format!("its host does not accept packets to {address}");
-        self.wait_until_in(&["ipv6_route"], &local, problem)
+        let problem = format!("its host does not accept packets to {address}");
+        self.wait_until_in(&["ipv6_route"], &local, &problem)
     }
 
     /// Waits until one of these tables below `/proc` of the daemon's network has this text.
-    fn wait_until_in(
-        &self,
-        tables: &[&str],
-        text: &str,
-        problem: impl Fn() -> String,
-    ) -> Result<(), LabError> {
+    fn wait_until_in(&self, tables: &[&str], text: &str, problem: &str) -> Result<()> {
         let is_in = |table: &&str| {
             let table = fs::read_to_string(format!("/proc/{}/net/{table}", self.pid()));
             table.is_ok_and(|table| table.contains(text))
         };
         let found = eventually(PATIENCE, || tables.iter().any(is_in).then_some(()));
-        found.ok_or_else(|| self.failed(problem()))
+        found.ok_or_else(|| self.failed(problem))
     }
 
     /// Sends `request` unchanged to the UAPI socket, and reads the whole answer.
-    pub fn request(&self, request: &str) -> Result<String, LabError> {
+    pub fn request(&self, request: &str) -> Result<String> {
         ask(&self.socket, request).map_err(|e| self.failed(format!("no answer: {e}")))
     }
 
     /// The daemon's process.
     pub fn pid(&self) -> Pid {
-        process_id(&self.child)
+        process_id(&self.child.0)
     }
 
     /// The interface for which it was started.
@@ -184,19 +175,19 @@ impl Daemon {
     }
 
     /// Sends `signal` to the daemon, unless it has already been waited for.
-    pub fn signal(&self, signal: Signal) -> Result<(), LabError> {
+    pub fn signal(&self, signal: Signal) -> Result<()> {
         kill(self.pid(), signal).map_err(|e| self.failed(format!("{signal}: {e}")))
     }
 
     /// Waits until the daemon ends.
-    pub fn wait(&mut self) -> Result<ExitStatus, LabError> {
+    pub fn wait(&mut self) -> Result<ExitStatus> {
         eventually(PATIENCE, || self.ended())
             .ok_or_else(|| self.failed(format!("does not end; {}", self.log())))
     }
 
     /// Exit status of the daemon; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        self.child.0.try_wait().ok().flatten()
     }
 
     /// The daemon's standard output and error so far.
@@ -213,14 +204,6 @@ impl Daemon {
     /// An error about this daemon.
     pub(crate) fn failed(&self, problem: impl Into<String>) -> LabError {
         self.implementation.failed(problem)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Both fail only if the child has already been waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

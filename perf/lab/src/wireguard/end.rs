@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::sys::signal::Signal;
 
-use crate::error::LabError;
+use crate::error::Result;
 use crate::namespace::Namespace;
 use crate::wireguard::{Config, Daemon, Implementation, KeyPair, Peer};
 
@@ -76,7 +76,7 @@ impl End {
         identity: &Identity,
         peers: Vec<Peer>,
         tunnel_mtu: u32,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self> {
         let end = Self {
             namespace: namespace.clone(),
             daemon: Daemon::start(namespace, implementation, INTERFACE)?,
@@ -109,7 +109,7 @@ impl End {
     }
 
     /// Kills the daemon, unless it has ended.
-    pub fn kill_daemon(&mut self) -> Result<(), LabError> {
+    pub fn kill_daemon(&mut self) -> Result<()> {
         if self.daemon.ended().is_none() {
             self.daemon.signal(Signal::SIGKILL)?;
             self.daemon.wait()?;
@@ -118,14 +118,14 @@ impl End {
     }
 
     /// Kills the daemon, starts `implementation` in its place, and configures it as before.
-    pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<(), LabError> {
+    pub fn replace_daemon(&mut self, implementation: &Implementation) -> Result<()> {
         self.kill_daemon()?;
         self.daemon = Daemon::start(&self.namespace, implementation, INTERFACE)?;
         self.bring_up()
     }
 
     /// Configures the daemon, and its interface as wg-quick(8) would.
-    fn bring_up(&self) -> Result<(), LabError> {
+    fn bring_up(&self) -> Result<()> {
         self.daemon.configure(&self.config)?;
         let link = self.namespace.link();
         // Below the minimum MTU of IPv6, the kernel disables IPv6 on the link (RFC 8200, section 5).

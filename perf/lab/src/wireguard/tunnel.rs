@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::error::LabError;
+use crate::error::Result;
 use crate::lab::Lab;
 use crate::wireguard::end::{self, End, Underlay};
 use crate::wireguard::{Identity, Implementation, KeyPair, Peer};
@@ -68,7 +68,7 @@ impl Tunnel {
         left: &Implementation,
         right: &Implementation,
         options: &TunnelOptions,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self> {
         let (a, b) = (lab.namespace("left")?, lab.namespace("right")?);
         let (outer_a, outer_b) = (["10.9.0.1/24", "fd09::1/64"], ["10.9.0.2/24", "fd09::2/64"]);
         lab.veth(&a, CABLE, &outer_a, &b, CABLE, &outer_b, options.cable_mtu)?;

@@ -1,27 +1,19 @@
 //! A tool that observes running processes, from the moment it is attached until it is stopped.
 
-use std::{
-    fs::File,
-    io::{self, PipeReader, PipeWriter, Read as _, Seek as _, Write as _},
-    os::unix::process::ExitStatusExt as _,
-    process::{Child, Command, ExitStatus},
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read as _, Seek as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
 use anyhow::{Error, Result, anyhow};
 use convoy_lab::{Pid, eventually, measure::process::is_alive};
-use nix::{
-    fcntl::{FcntlArg, OFlag, fcntl},
-    sys::{
-        memfd::{MFdFlags, memfd_create},
-        signal::{Signal, kill, killpg},
-    },
-};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill, killpg};
 
-use super::{
-    directory,
-    tool::{self, Tool, failed},
-};
+use super::directory;
+use super::tool::{self, Tool, failed};
 
 /// Most starts of a tool that ends without a word.
 const STARTS: u32 = 3;
@@ -39,6 +31,8 @@ pub(crate) struct Attachment {
     pids: Vec<Pid>,
     /// The tool's errors and warnings; its result goes to a file.
     said: File,
+    /// Its standard output.
+    says: PipeReader,
     /// Its standard input, which stays open.
     _requests: PipeWriter,
 }
@@ -54,18 +48,18 @@ impl Attachment {
     ) -> Result<Self> {
         let mut starts = 1;
         loop {
-            let (mut attachment, mut says) = Self::spawn(tool, command()?, pids)?;
+            let attachment = Self::spawn(tool, command()?, pids);
+            let mut attachment =
+                attachment.map_err(|error| failed(tool.name, &error.to_string()))?;
             let begun = eventually(ATTACH_PATIENCE, || match attachment.ended() {
-                Some(status) => Some(Some(status)),
-                None => (tool.is_attached)(pids, &mut says).then_some(None),
+                Some(status) => Some(Err(status)),
+                None => (tool.is_attached)(pids, &mut attachment.says).then_some(Ok(())),
             });
-            let Some(ended) = begun else {
-                return Err(failed(tool.name, "it does not attach"));
+            let error = match begun {
+                Some(Ok(())) => return Ok(attachment),
+                Some(Err(status)) => attachment.unexpected(status),
+                None => return Err(failed(tool.name, "it does not attach")),
             };
-            let Some(status) = ended else {
-                return Ok(attachment);
-            };
-            let error = attachment.unexpected(status);
             if starts == STARTS || !attachment.said().is_empty() || attachment.gone().is_some() {
                 return Err(error);
             }
@@ -73,34 +67,29 @@ impl Attachment {
         }
     }
 
-    /// Starts the tool; returns its standard output, too.
-    fn spawn(tool: &Tool, mut command: Command, pids: &[Pid]) -> Result<(Self, PipeReader)> {
-        let io_failed = |error: io::Error| failed(tool.name, &error.to_string());
-        let said = memfd_create(c"said", MFdFlags::MFD_CLOEXEC);
-        let said = File::from(said.map_err(|errno| io_failed(errno.into()))?);
-        let writer = said.try_clone().map_err(io_failed)?;
-        let (stdin, mut requests) = io::pipe().map_err(io_failed)?;
-        let (says, stdout) = io::pipe().map_err(io_failed)?;
-        let nonblocking = fcntl(&says, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
-        nonblocking.map_err(|errno| io_failed(errno.into()))?;
-        requests.write_all(tool::ENABLE).map_err(io_failed)?;
-        let child = directory::spawn(command.stdin(stdin).stdout(stdout).stderr(writer));
-        let attachment = Self {
+    fn spawn(tool: &Tool, mut command: Command, pids: &[Pid]) -> io::Result<Self> {
+        let said = File::from(memfd_create(c"said", MFdFlags::MFD_CLOEXEC)?);
+        let (stdin, mut requests) = io::pipe()?;
+        let (says, stdout) = io::pipe()?;
+        fcntl(&says, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        requests.write_all(tool::ENABLE)?;
+        command.stdin(stdin).stdout(stdout);
+        command.stderr(said.try_clone()?);
+        Ok(Self {
             name: tool.name,
-            child: child.map_err(io_failed)?,
+            child: directory::spawn(&mut command)?,
             pids: pids.to_vec(),
             said,
+            says,
             _requests: requests,
-        };
-        Ok((attachment, says))
+        })
     }
 
     /// Lets the tool run for `time`; fails if the tool or a process ends before that.
     pub(crate) fn watch(&mut self, time: Duration) -> Result<()> {
-        let trouble = eventually(time, || match (self.gone(), self.ended()) {
-            (Some(pid), _) => Some(daemon_ended(pid)),
-            (None, Some(status)) => Some(self.unexpected(status)),
-            (None, None) => None,
+        let trouble = eventually(time, || match self.gone() {
+            Some(pid) => Some(daemon_ended(pid)),
+            None => self.ended().map(|status| self.unexpected(status)),
         });
         trouble.map_or(Ok(()), Err)
     }
@@ -176,7 +165,7 @@ mod tests {
     use nix::sys::signal::{SigHandler, signal};
 
     use super::*;
-    use crate::profile::{record, tool};
+    use crate::profile::record;
 
     const LONG: Duration = Duration::from_secs(30);
 
@@ -190,7 +179,7 @@ mod tests {
         let script = format!(
             "trap 'echo seen > {path}; exit 0' INT; echo > {path}; while :; do sleep 0.01; done"
         );
-        let tool = start(&script);
+        let tool = start(&script, |_, _| true).unwrap();
         let begun = || fs::read(file.path()).is_ok_and(|bytes| !bytes.is_empty());
         assert!(eventually(LONG, || begun().then_some(())).is_some());
         tool.finish().unwrap();
@@ -201,7 +190,7 @@ mod tests {
     fn a_tool_takes_all_that_it_has_started_with_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
-        let tool = start(&script);
+        let tool = start(&script, |_, _| true).unwrap();
         let started = || fs::read_to_string(file.path()).unwrap().trim().parse().ok();
         let sleeper = Pid::from_raw(eventually(LONG, started).unwrap());
         assert!(is_alive(sleeper));
@@ -216,15 +205,9 @@ mod tests {
         let path = file.path().display();
         let confirms =
             format!("read request; sleep 0.2; echo $request > {path}; echo ack; exec sleep 60");
-        let perf = Tool {
-            is_attached: tool::has_confirmed,
-            ..record::TOOL
-        };
-        let start = |script: &str| Attachment::start(&perf, || Ok(shell(script)), &[Pid::this()]);
-        let attachment = start(&confirms).unwrap();
+        let attachment = start(&confirms, tool::has_confirmed).unwrap();
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "enable\n");
         drop(attachment);
-        let refusal = |script: &str| start(script).err().unwrap().to_string();
         let refused = refusal(&format!("echo again >> {path}; echo no >&2; exit 3"));
         assert!(refused.ends_with("failed: no"), "{refused}");
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "enable\nagain\n");
@@ -234,32 +217,29 @@ mod tests {
     fn a_tool_that_ends_without_a_word_is_started_again_a_few_times() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().display();
-        let perf = Tool {
-            is_attached: tool::has_confirmed,
-            ..record::TOOL
-        };
-        let start = |script: &str| Attachment::start(&perf, || Ok(shell(script)), &[Pid::this()]);
         let fails_once =
             format!("[ -s {path} ] || {{ echo > {path}; exit 255; }}; echo ack; exec sleep 60");
-        drop(start(&fails_once).unwrap());
-        let fails = format!("echo >> {path}; exit 255");
-        let error = start(&fails).err().unwrap().to_string();
+        drop(start(&fails_once, tool::has_confirmed).unwrap());
+        let error = refusal(&format!("echo >> {path}; exit 255"));
         assert!(error.ends_with("failed: exit status: 255"), "{error}");
         assert_eq!(fs::read(file.path()).unwrap().len(), 1 + STARTS as usize);
     }
 
-    fn shell(script: &str) -> Command {
-        let mut command = tool::command("sh");
-        command.args(["-c", script]);
-        command
+    fn refusal(script: &str) -> String {
+        let refused = start(script, tool::has_confirmed);
+        refused.err().unwrap().to_string()
     }
 
-    fn start(script: &str) -> Attachment {
-        let tool = Tool {
-            name: "a shell",
-            is_attached: |_, _| true,
+    fn start(script: &str, is_attached: fn(&[Pid], &mut PipeReader) -> bool) -> Result<Attachment> {
+        let shell = Tool {
+            is_attached,
             ..record::TOOL
         };
-        Attachment::start(&tool, || Ok(shell(script)), &[Pid::this()]).unwrap()
+        let command = || {
+            let mut command = tool::command("sh");
+            command.args(["-c", script]);
+            Ok(command)
+        };
+        Attachment::start(&shell, command, &[Pid::this()])
     }
 }

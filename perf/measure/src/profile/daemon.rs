@@ -1,19 +1,16 @@
 //! Finds a daemon's process, and how much it has carried.
 
-use std::{
-    fmt, fs, io,
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fmt, fs, io};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use convoy_lab::{Pid, eventually, measure::process};
 use convoy_report::Report;
-use nix::sys::{
-    signal::{Signal, kill},
-    socket::{getsockopt, sockopt::PeerCredentials},
-};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use procfs::process::Process;
 
 /// A thread that every daemon has, and no other program of ours.

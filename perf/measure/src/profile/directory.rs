@@ -1,12 +1,10 @@
 //! The directory of a profile, in which nothing unfinished remains, also after an interrupt.
 
-use std::{
-    fs, io,
-    os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
-    process::{self, Child, Command},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, ensure};
 use convoy_lab::Pid;
@@ -32,13 +30,12 @@ impl Directory {
     /// profile and end the program; the namespaces and tools die with it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let is_new = !path.exists();
-        let shown = || path.display().to_string();
-        fs::create_dir_all(path).with_context(shown)?;
-        let mut entries = fs::read_dir(path).with_context(shown)?;
+        let shown = path.display();
+        fs::create_dir_all(path).with_context(|| shown.to_string())?;
+        let mut entries = fs::read_dir(path).with_context(|| shown.to_string())?;
         ensure!(
             entries.next().is_none(),
-            "{} is not empty (fix: name another directory, or remove it)",
-            path.display()
+            "{shown} is not empty (fix: name another directory, or remove it)"
         );
         match ctrlc::set_handler(end) {
             Ok(()) | Err(ctrlc::Error::MultipleHandlers) => {}

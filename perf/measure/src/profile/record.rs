@@ -4,11 +4,9 @@ use std::{fs::File, process::Command};
 
 use anyhow::{Context as _, Result};
 
-use super::{
-    args::CallGraph,
-    directory::Directory,
-    tool::{self, Subject, Tool},
-};
+use super::args::CallGraph;
+use super::directory::Directory;
+use super::tool::{self, Subject, Tool};
 
 pub(super) const NAME: &str = "perf record";
 pub(super) const TOOL: Tool = Tool {
@@ -26,20 +24,16 @@ const FREQUENCY: &str = "9973";
 /// The recording in `perf`'s own format.
 const DATA: &str = "perf.data";
 
-fn command(subject: &Subject<'_>) -> Result<Command> {
+fn command(subject: &Subject) -> Result<Command> {
     // Otherwise perf would rename and keep an old recording.
     subject.directory.remove(DATA)?;
     let call_graph = match subject.call_graph {
         CallGraph::Fp => "fp",
         CallGraph::Dwarf => "dwarf,16384",
     };
-    let mut command = tool::command("perf");
-    command.args(["record", "--event", subject.event]);
-    tool::on_request(&mut command);
-    command.args(["--freq", FREQUENCY, "--call-graph", call_graph]);
-    command.args(["--pid", &tool::list(subject.pids), "--output"]);
-    command.arg(subject.directory.file(DATA));
-    Ok(command)
+    let what = ["record", "--event", subject.event];
+    let how = ["--freq", FREQUENCY, "--call-graph", call_graph];
+    Ok(tool::perf(subject, &[&what[..], &how].concat(), DATA))
 }
 
 pub(super) fn write_text(directory: &Directory) -> Result<()> {

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    findings::Findings,
-    flame_graph,
-    groups::{self, GROUPS, Group},
-    record,
-    stacks::{Stacks, UNKNOWN},
-    stat::{self, Stat},
-    syscalls::{self, Call, Syscalls},
-};
+use super::findings::Findings;
+use super::groups::{self, GROUPS, Group};
+use super::stacks::{Stacks, UNKNOWN};
+use super::stat::{self, Stat};
+use super::syscalls::{self, Call, Syscalls};
+use super::{flame_graph, record};
 use crate::table::{figure, markdown};
 
 pub(super) const FILE: &str = "report.md";
@@ -20,6 +17,7 @@ const HOTTEST: usize = 20;
 const CALLS: usize = 12;
 const IPC: &str = "below 1: waits for memory; encryption alone reaches 2 to 3";
 const CACHE_MISSES: &str = "over 20: batches do not stay in the cache between stages";
+const BRANCH_MISSES: &str = "over 2: mixed traffic, or small packets";
 const SWITCHES: &str = "over 20,000: threads hand over single packets";
 const MIGRATIONS: &str = "over 100: try `taskset`, or fewer other programs";
 
@@ -146,12 +144,7 @@ fn counters(stat: &Stat) -> String {
         row("CPU seconds", stat.of("cpu_seconds"), 2, "of all threads"),
         row("instructions per cycle", stat.of("ipc"), 2, IPC),
         row("cache misses, %", cache_misses, 1, CACHE_MISSES),
-        row(
-            "branch misses, %",
-            branch_misses,
-            1,
-            "over 2: mixed traffic, or small packets",
-        ),
+        row("branch misses, %", branch_misses, 1, BRANCH_MISSES),
         row("context switches per CPU second", switches, 0, SWITCHES),
         row("migrations per CPU second", migrations, 0, MIGRATIONS),
     ];
@@ -179,33 +172,24 @@ mod tests {
 
     #[test]
     fn a_page_has_all_findings_and_leaves_out_sections_without_any() {
-        let samples = [
-            "chacha20_poly1305_seal",
-            "chacha20_poly1305_seal",
-            "udp_sendmsg",
-        ];
-        let samples = samples.map(|function| format!("tunnel;{function}"));
+        let seal = (1, "tunnel;chacha20_poly1305_seal");
         let mut findings = Findings {
             what: "a test".to_owned(),
-            stacks: Stacks::of_samples(&samples.each_ref().map(|stack| (1, stack.as_str()))),
+            stacks: Stacks::of_samples(&[seal, seal, (1, "tunnel;udp_sendmsg")]),
             ..Findings::default()
         };
         let few = page(&findings);
         assert!(!few.contains("## System calls") && !few.contains("## Counters"));
-        findings.stat = Some(Stat::of_counts([
-            ("cpu_seconds", 2.0),
-            ("context_switches", 500.0),
-        ]));
+        let counts = [("cpu_seconds", 2.0), ("context_switches", 500.0)];
+        findings.stat = Some(Stat::of_counts(counts));
         findings.syscalls = Some(Syscalls {
             calls: vec![Call::counted(("sendmsg", 10))],
             waits: vec![Call::counted(("futex", 10))],
             ..Syscalls::default()
         });
         findings.note = Some("The kernel's side is missing".to_owned());
-        findings.before = Some(Stacks::of_samples(&[
-            (1, "tunnel;memcpy"),
-            (1, "tunnel;odd"),
-        ]));
+        let before = [(1, "tunnel;memcpy"), (1, "tunnel;odd")];
+        findings.before = Some(Stacks::of_samples(&before));
         let page = page(&findings);
         for part in [
             "3 samples of `cycles`",

@@ -12,14 +12,12 @@
 //! Firefox Profiler and inferno's collapser would skip it. The collapser also skips samples without a
 //! stack and those from a second kind of core, and it counts periods instead of samples.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{BufRead, BufReader},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 
-use anyhow::{Context as _, Error, Result, anyhow};
+use anyhow::{Context as _, Error, Result, bail};
 
 /// `perf`'s name for a function whose name or caller it cannot find.
 pub(super) const UNKNOWN: &str = "[unknown]";
@@ -56,23 +54,21 @@ impl Stacks {
     pub(super) fn of(mut text: impl BufRead) -> Result<Self> {
         let (mut stacks, mut sample) = (Self::default(), None);
         let (mut number, mut line) = (0, String::new());
-        let fault = |number, fault: &str| Err(anyhow!("line {number}: {fault}"));
         loop {
             line.clear();
             let read = text.read_line(&mut line);
             number += usize::from(!matches!(read, Ok(0)));
-            match read {
-                Err(error) => return fault(number, &error.to_string()),
-                Ok(0) if sample.is_none() && stacks.event.is_empty() => {
-                    return fault(number, EMPTY);
-                }
+            let problem = match read {
+                Err(error) => error.to_string(),
+                Ok(0) if sample.is_none() && stacks.event.is_empty() => EMPTY.to_owned(),
                 Ok(0) if sample.is_none() => return Ok(stacks),
-                Ok(_) if !line.ends_with('\n') => return fault(number, TRUNCATED),
-                Ok(_) => {}
-            }
-            if let Err(problem) = stacks.accept(&line, &mut sample) {
-                return fault(number, &format!("{problem}: {:?}", line.trim()));
-            }
+                Ok(_) if !line.ends_with('\n') => TRUNCATED.to_owned(),
+                Ok(_) => match stacks.accept(&line, &mut sample) {
+                    Ok(()) => continue,
+                    Err(problem) => format!("{problem}: {:?}", line.trim()),
+                },
+            };
+            bail!("line {number}: {problem}");
         }
     }
 
@@ -202,16 +198,11 @@ impl Stacks {
     /// Samples of the event `cycles`: each with the process, the thread and its functions from the outermost one
     /// on, separated by semicolons.
     pub(super) fn of_samples(samples: &[(u32, &str)]) -> Self {
-        let event = "cycles".to_owned();
-        let counts = BTreeMap::new();
-        let mut stacks = Self { counts, event };
-        for (pid, stack) in samples {
-            *stacks
-                .counts
-                .entry(((*stack).to_owned(), *pid))
-                .or_default() += 1;
+        let (event, mut counts) = ("cycles".to_owned(), BTreeMap::new());
+        for &(pid, stack) in samples {
+            *counts.entry((stack.to_owned(), pid)).or_default() += 1;
         }
-        stacks
+        Self { counts, event }
     }
 }
 

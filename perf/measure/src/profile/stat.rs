@@ -5,11 +5,9 @@ use std::{collections::BTreeMap, process::Command};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    directory::Directory,
-    stacks::plain_event,
-    tool::{self, Subject, Tool},
-};
+use super::directory::Directory;
+use super::stacks::plain_event;
+use super::tool::{self, Subject, Tool};
 
 pub(super) const NAME: &str = "perf stat -j";
 pub(super) const TOOL: Tool = Tool {
@@ -21,17 +19,18 @@ pub(super) const TOOL: Tool = Tool {
 /// Written by `perf`: one JSON object per line.
 const RAW: &str = "stat.txt";
 pub(super) const FILE: &str = "stat.json";
-/// Names of the events in `perf` and in the file.
-const EVENTS: [(&str, &str); 9] = [
-    ("task-clock", "cpu_seconds"),
-    ("context-switches", "context_switches"),
-    ("cpu-migrations", "migrations"),
-    ("cycles", "cycles"),
-    ("instructions", "instructions"),
-    ("cache-references", "cache_references"),
-    ("cache-misses", "cache_misses"),
-    ("branches", "branches"),
-    ("branch-misses", "branch_misses"),
+/// Names of the events in `perf` and in the file, and how many of the first are one of the second: `perf` counts
+/// milliseconds.
+const EVENTS: [(&str, &str, f64); 9] = [
+    ("task-clock", "cpu_seconds", 1e3),
+    ("context-switches", "context_switches", 1.0),
+    ("cpu-migrations", "migrations", 1.0),
+    ("cycles", "cycles", 1.0),
+    ("instructions", "instructions", 1.0),
+    ("cache-references", "cache_references", 1.0),
+    ("cache-misses", "cache_misses", 1.0),
+    ("branches", "branches", 1.0),
+    ("branch-misses", "branch_misses", 1.0),
 ];
 /// The scheduler's events.
 const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
@@ -40,14 +39,10 @@ const SCHEDULING: [&str; 2] = ["context-switches", "cpu-migrations"];
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Stat(BTreeMap<&'static str, Option<f64>>);
 
-fn command(subject: &Subject<'_>) -> Result<Command> {
-    let events = EVENTS.map(|(event, _)| event).join(",");
-    let mut command = tool::command("perf");
-    command.args(["stat", "-j", "--event", &events]);
-    tool::on_request(&mut command);
-    command.args(["--pid", &tool::list(subject.pids), "--output"]);
-    command.arg(subject.directory.file(RAW));
-    Ok(command)
+fn command(subject: &Subject) -> Result<Command> {
+    let events = EVENTS.map(|(event, ..)| event).join(",");
+    let arguments = ["stat", "-j", "--event", &events];
+    Ok(tool::perf(subject, &arguments, RAW))
 }
 
 /// Parses the output of `perf`, and writes [`FILE`].
@@ -80,13 +75,11 @@ impl Stat {
                 *counted.entry(event).or_default() += value;
             }
         }
-        let named = EVENTS.map(|(event, name)| (name, counted.get(event).copied()));
+        let named = EVENTS.map(|(event, name, unit)| {
+            let count = counted.get(event);
+            (name, count.map(|count| count / unit))
+        });
         let mut stat = Self(BTreeMap::from(named));
-        let milliseconds = stat.of("cpu_seconds");
-        stat.0.insert(
-            "cpu_seconds",
-            milliseconds.map(|milliseconds| milliseconds / 1e3),
-        );
         stat.0.insert("ipc", stat.ratio("instructions", "cycles"));
         Ok(stat)
     }

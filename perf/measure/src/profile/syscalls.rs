@@ -10,10 +10,8 @@ use convoy_lab::Pid;
 use procfs::process::Process;
 use serde::Serialize;
 
-use super::{
-    directory::Directory,
-    tool::{self, Subject, Tool},
-};
+use super::directory::Directory;
+use super::tool::{self, Subject, Tool};
 
 pub(super) const TOOL: Tool = Tool {
     name: "strace -c -f",
@@ -50,7 +48,7 @@ pub(super) struct Total {
 }
 
 /// All calls with the same name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) count: u64,
@@ -60,11 +58,11 @@ pub(super) struct Call {
     pub(super) calls_per_gb: Option<f64>,
 }
 
-fn command(subject: &Subject<'_>) -> Result<Command> {
+fn command(subject: &Subject) -> Result<Command> {
     let mut command = tool::command("strace");
     command.args(["-c", "-f", "-o"]);
     command.arg(subject.directory.file(RAW));
-    for pid in subject.pids {
+    for pid in &subject.pids {
         command.args(["-p", &pid.to_string()]);
     }
     Ok(command)
@@ -134,9 +132,7 @@ impl Call {
         Self {
             name: name.to_owned(),
             count,
-            errors: 1,
-            seconds: 0.1,
-            calls_per_gb: Some(20.0),
+            ..Self::default()
         }
     }
 }

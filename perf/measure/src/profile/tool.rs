@@ -1,21 +1,15 @@
 //! perf and strace: whether they are installed, what they may see, and how to start them.
 
-use std::{
-    fs,
-    io::{self, PipeReader, Read as _},
-    os::unix::process::CommandExt as _,
-    process::{Command, Stdio},
-};
+use std::fs;
+use std::io::{self, PipeReader, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 
 use anyhow::{Error, Result, anyhow, bail};
 use convoy_lab::Pid;
-use nix::{
-    sys::{
-        prctl::set_pdeathsig,
-        signal::{SigHandler, Signal, signal},
-    },
-    unistd::{geteuid, getpid, getppid},
-};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::{geteuid, getpid, getppid};
 
 use super::{args::CallGraph, directory::Directory};
 
@@ -39,15 +33,15 @@ pub(crate) struct Tool {
     pub(super) name: &'static str,
     /// The line of progress while it runs.
     pub(super) progress: &'static str,
-    pub(super) command: fn(&Subject<'_>) -> Result<Command>,
+    pub(super) command: fn(&Subject) -> Result<Command>,
     /// Whether it observes the processes now; its standard output, which does not block, may say so.
     pub(super) is_attached: fn(&[Pid], &mut PipeReader) -> bool,
 }
 
 /// Processes to observe, and the place of the result.
-pub(super) struct Subject<'a> {
-    pub(super) pids: &'a [Pid],
-    pub(super) directory: &'a Directory,
+pub(super) struct Subject {
+    pub(super) pids: Vec<Pid>,
+    pub(super) directory: Directory,
     /// The event that `perf record` samples.
     pub(super) event: &'static str,
     pub(super) call_graph: CallGraph,
@@ -90,23 +84,23 @@ pub(super) fn command(program: &str) -> Command {
     command
 }
 
-/// The processes in the form that `perf` takes.
-pub(super) fn list(pids: &[Pid]) -> String {
-    let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
-    pids.join(",")
-}
-
-/// Lets `perf` count only once it has read [`ENABLE`] from its standard input, and then confirm it.
-pub(super) fn on_request(command: &mut Command) {
+/// A command of `perf` that observes `subject` and writes to the file `output`. It counts only once it has read
+/// [`ENABLE`] from its standard input, and then confirms that.
+pub(super) fn perf(subject: &Subject, arguments: &[&str], output: &str) -> Command {
+    let pids: Vec<_> = subject.pids.iter().map(ToString::to_string).collect();
+    let mut command = command("perf");
+    command.args(arguments);
     command.args(["--delay=-1", "--control=fd:0,1"]);
+    command.args(["--pid", &pids.join(","), "--output"]);
+    command.arg(subject.directory.file(output));
+    command
 }
 
 /// Returns whether `perf` has confirmed that it counts. From its open counters nobody could tell: it may still be busy
 /// with what the processes have mapped, and end without a result.
 pub(super) fn has_confirmed(_pids: &[Pid], confirmations: &mut PipeReader) -> bool {
-    confirmations
-        .read(&mut [0; 16])
-        .is_ok_and(|length| length > 0)
+    let read = confirmations.read(&mut [0; 16]);
+    read.is_ok_and(|length| length > 0)
 }
 
 /// `what` failed for the reason that it `said`, with the fix if it was refused.

@@ -3,17 +3,13 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::Result;
-use clap::{
-    ArgGroup, Args,
-    builder::{ArgPredicate, BoolishValueParser},
-};
+use clap::builder::{ArgPredicate, BoolishValueParser};
+use clap::{ArgGroup, Args};
 use convoy_lab::wireguard::{Implementation, TunnelOptions};
 
-use super::{
-    contrast::Contrast,
-    inside::program,
-    test::{MTUS, Test},
-};
+use super::contrast::Contrast;
+use super::inside::program;
+use super::test::{MTUS, Test};
 use crate::profile::CallGraph;
 
 const AUTO_ON_OFF: [&str; 3] = ["auto", "on", "off"];
@@ -175,10 +171,7 @@ impl SpeedtestArgs {
 
     /// The daemon to measure, with `switches`.
     pub(super) fn implementation(&self, switches: &[String]) -> Result<Implementation> {
-        let program = match &self.daemon {
-            Some(path) => path.clone(),
-            None => program()?,
-        };
+        let program = self.daemon.clone().map_or_else(program, Ok)?;
         let daemon = Implementation::new(program);
         Ok(switches.iter().fold(daemon, Implementation::argument))
     }
@@ -236,10 +229,8 @@ mod tests {
         assert!(veth_gso("") && !veth_gso("--loss 0.5"));
         assert!(veth_gso("--loss 0.5 --veth-gso on") && !veth_gso("--veth-gso off"));
         let passed_through = "--gso off --tun-offload on --aead ring --batch 7";
-        assert_eq!(
-            parse(passed_through).unwrap().switches().join(" "),
-            passed_through
-        );
+        let switches = parse(passed_through).unwrap().switches();
+        assert_eq!(switches.join(" "), passed_through);
     }
 
     #[test]

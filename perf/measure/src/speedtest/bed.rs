@@ -1,21 +1,17 @@
 //! Two daemons on this machine: measured, or profiled.
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
-use convoy_lab::{
-    Namespace, loss,
-    measure::{Bed, process},
-    wireguard::{End, Implementation},
-};
+use convoy_lab::measure::{Bed, process};
+use convoy_lab::wireguard::{End, Implementation};
+use convoy_lab::{Namespace, loss};
 
-use super::{
-    args::SpeedtestArgs,
-    inside::{agent, program},
-    measure,
-    progress::Progress,
-    report::{Ceiling, Results, Run, Runs},
-};
+use super::args::SpeedtestArgs;
+use super::inside::{agent, program};
+use super::measure;
+use super::progress::Progress;
+use super::report::{Ceiling, Results, Run, Runs};
 use crate::profile::{Daemon, Directory, Profiler, TOOLS};
 
 /// The veth's name at both ends.
@@ -133,28 +129,26 @@ impl<'a> Here<'a> {
     /// Runs the tests through the tunnel.
     pub(super) fn tunnel(&mut self) -> Result<Vec<Run>> {
         self.bed.wait_until_up()?;
-        let mut path = measure::Path {
-            via: self.bed.tunnelled(),
-            ends: &mut self.bed.ends,
-            tunnel: Some(&mut self.bed.tunnel),
-            args: self.args,
-            progress: &self.progress,
-        };
-        path.run_all()
+        self.path(self.bed.tunnelled()).run_all()
     }
 
     /// TCP throughput without a tunnel, in 10⁹ bits per second.
     fn bare(&mut self, name: &str) -> Result<Option<f64>> {
         self.progress.step(name);
-        let mut path = measure::Path {
-            via: self.bed.bare(),
-            ends: &mut self.bed.ends,
-            tunnel: None,
-            args: self.args,
-            progress: &self.progress,
-        };
+        let mut path = self.path(self.bed.bare());
+        path.tunnel = None;
         let gbps = path.throughput();
         gbps.with_context(|| format!("TCP over the {name}"))
+    }
+
+    fn path(&mut self, via: IpAddr) -> measure::Path<'_> {
+        measure::Path {
+            ends: &mut self.bed.ends,
+            via,
+            tunnel: Some(&mut self.bed.tunnel),
+            args: self.args,
+            progress: &self.progress,
+        }
     }
 
     fn ends(&self) -> [&End; 2] {

@@ -3,13 +3,11 @@
 use anyhow::Result;
 use convoy_lab::measure::Sample;
 
-use super::{
-    args::SpeedtestArgs,
-    bed::Here,
-    contrast::Contrast,
-    report::{Compared, Comparison, Results, Run},
-    test::{Load, Test},
-};
+use super::args::SpeedtestArgs;
+use super::bed::Here;
+use super::contrast::Contrast;
+use super::report::{Compared, Comparison, Results, Run};
+use super::test::{Load, Test};
 
 /// Measures both sides of `contrast`.
 pub(super) fn run(args: &SpeedtestArgs, contrast: Contrast) -> Result<Results> {

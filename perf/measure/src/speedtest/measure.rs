@@ -2,22 +2,18 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use anyhow::{Context as _, Error, Result};
-use convoy_lab::{
-    measure::{
-        self, Attempt, Counters, Direction, Ends, Range, Readings, Stage, TcpLoad, Trial, UdpLoad,
-        highest_rate,
-    },
-    traffic::LatencyReport,
-    wireguard::Tunnel,
+use anyhow::{Context as _, Result};
+use convoy_lab::measure::{
+    self, Attempt, Counters, Direction, Ends, Range, Readings, Stage, TcpLoad, Trial, UdpLoad,
+    highest_rate,
 };
+use convoy_lab::traffic::LatencyReport;
+use convoy_lab::wireguard::Tunnel;
 
-use super::{
-    args::SpeedtestArgs,
-    progress::Progress,
-    report::{Run, Threads},
-    test::{Load, Tcp, Test},
-};
+use super::args::SpeedtestArgs;
+use super::progress::Progress;
+use super::report::{Run, Threads};
+use super::test::{Load, Tcp, Test};
 
 const WARMUP: Duration = Duration::from_millis(500);
 /// Duration of measuring the latency without load.
@@ -134,11 +130,7 @@ impl Path<'_> {
     fn udp(&mut self, name: &str, payload: usize) -> Result<Run> {
         let mut run = Run::default();
         let found = highest_rate(RATES, |attempt| {
-            let (trial, attempted) = self.udp_attempt(name, payload, attempt)?;
-            if attempt.stage == Stage::Confirm {
-                run = attempted;
-            }
-            Ok::<_, Error>(trial)
+            self.udp_attempt(name, payload, attempt, &mut run)
         })?;
         run.kpps = found.map(|found| found.rate_pps / 1e3);
         run.confirmed = Some(found.is_some_and(|found| found.confirmed));
@@ -146,46 +138,47 @@ impl Path<'_> {
         Ok(run)
     }
 
+    /// Notes the figures of a confirmation in `run`.
     fn udp_attempt(
         &mut self,
         name: &str,
         payload: usize,
-        attempt: Attempt,
-    ) -> Result<(Trial, Run)> {
-        let (word, duration) = match attempt.stage {
+        Attempt { rate_pps, stage }: Attempt,
+        run: &mut Run,
+    ) -> Result<Trial> {
+        let (word, duration) = match stage {
             Stage::Probe => ("probing", PROBE.min(self.args.window())),
             Stage::Confirm => ("confirming", self.args.window()),
         };
-        let kpps = attempt.rate_pps / 1e3;
+        let kpps = rate_pps / 1e3;
         self.progress.note(format!("{name}: {word} {kpps:.1} kpps"));
         let load = UdpLoad {
             payload,
-            rate_pps: attempt.rate_pps,
+            rate_pps,
             duration,
         };
         let probing = duration.saturating_sub(PING_MARGIN);
         self.ends.begin_udp(self.via, load)?;
         let before = self.read()?;
-        if attempt.stage == Stage::Confirm {
+        if stage == Stage::Confirm {
             self.ends.begin_ping(self.via, probing)?;
         }
         let sent = self.ends.finish_sending_udp(load)?;
         let usage = before.zip(self.read()?);
         let received = self.ends.finish_receiving_udp()?;
         let trial = Trial::of(sent, received);
-
-        let bytes = received.packets * payload as u64;
-        let mut run = Run {
-            gbps: Some(gbps(bytes, sent.seconds)),
-            loss: Some(trial.loss),
-            reordered: Some(received.reordered),
-            ..Run::default()
-        };
-        if attempt.stage == Stage::Confirm {
-            note_latency(&mut run, self.ends.finish_ping(probing)?);
+        if stage == Stage::Confirm {
+            let bytes = received.packets * payload as u64;
+            *run = Run {
+                gbps: Some(gbps(bytes, sent.seconds)),
+                loss: Some(trial.loss),
+                reordered: Some(received.reordered),
+                ..Run::default()
+            };
+            note_latency(run, self.ends.finish_ping(probing)?);
+            note_usage(run, usage, Direction::Up, bytes);
         }
-        note_usage(&mut run, usage, Direction::Up, bytes);
-        Ok((trial, run))
+        Ok(trial)
     }
 
     /// Reads both daemons, if this program started them.
@@ -289,10 +282,8 @@ mod tests {
         let means = (up.packets_per_read, up.segments_per_send);
         assert_eq!(means, (Some(2.0), None));
         let seen = [vec![0, 0, 8], vec![0, 3], vec![]];
-        assert_eq!(
-            up.histograms,
-            Some(HISTOGRAMS.into_iter().zip(seen).collect())
-        );
+        let seen = HISTOGRAMS.into_iter().zip(seen).collect();
+        assert_eq!(up.histograms, Some(seen));
         let down = noted(Direction::Down, [&idle; 2], [&busy, &idle]);
         assert_eq!(down.histograms, None);
         let foreign = noted(Direction::Up, [&Value::Null; 2], [&Value::Null; 2]);

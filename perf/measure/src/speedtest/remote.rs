@@ -1,23 +1,17 @@
 //! An existing tunnel between two hosts.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _},
-    process::Command,
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use convoy_lab::{
-    measure::Ends,
-    traffic::{Agent, serve_connections},
-};
+use convoy_lab::measure::Ends;
+use convoy_lab::traffic::{Agent, serve_connections};
 
-use super::{
-    args::SpeedtestArgs,
-    inside::{agent, program},
-    measure::Path,
-    progress::Progress,
-    report::{Results, Runs},
-};
+use super::args::SpeedtestArgs;
+use super::inside::{agent, program};
+use super::measure::Path;
+use super::progress::Progress;
+use super::report::{Results, Runs};
 
 /// The TCP port of `--serve`; traffic uses free ports of the same host.
 const PORT: u16 = 5_182;

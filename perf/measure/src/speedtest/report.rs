@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use convoy_lab::measure::{Host, Sample};
 use serde::Serialize;
 
-use super::{
-    args::SpeedtestArgs,
-    contrast::{Contrast, Side},
-};
+use super::args::SpeedtestArgs;
+use super::contrast::{Contrast, Side};
 
 /// The object that `--json` prints. A figure that does not apply is `null`.
 #[derive(Serialize)]

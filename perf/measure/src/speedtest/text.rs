@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use convoy_lab::{
-    measure::{Host, Sample},
-    wireguard::TunnelOptions,
-};
+use convoy_lab::measure::{Host, Sample};
+use convoy_lab::wireguard::TunnelOptions;
 
 use super::report::{Compared, Comparison, Report, Results, Run, Runs, Settings};
 use crate::table::{figure, plain};
@@ -173,30 +171,22 @@ mod tests {
 
     #[test]
     fn figures_that_need_a_remark_have_one() {
-        let run = |name: &str, kpps, confirmed| Run {
-            name: name.to_owned(),
-            kpps,
-            confirmed,
-            generator_limited: Some(true),
-            ..Run::default()
-        };
-        for (run, remark) in [
-            (
-                run("udp-1200", Some(231.0), Some(true)),
-                "limited by the generator",
-            ),
-            (
-                run("udp-1200", Some(231.0), Some(false)),
-                "in short probes only",
-            ),
-            (
-                run("udp-64", None, Some(false)),
-                "more than 1 % loss at any rate",
-            ),
-            (run("tcp-up-bbr", None, None), "does not allow BBR"),
+        let (some, yes, no) = (Some(231.0), Some(true), Some(false));
+        for (name, kpps, confirmed, remark) in [
+            ("udp-1200", some, yes, "limited by the generator"),
+            ("udp-1200", some, no, "in short probes only"),
+            ("udp-64", None, no, "more than 1 % loss at any rate"),
+            ("tcp-up-bbr", None, None, "does not allow BBR"),
         ] {
+            let run = Run {
+                name: name.to_owned(),
+                kpps,
+                confirmed,
+                generator_limited: yes,
+                ..Run::default()
+            };
             let note = note(&run).unwrap();
-            assert!(note.contains(&run.name) && note.contains(remark), "{note}");
+            assert!(note.contains(name) && note.contains(remark), "{note}");
         }
     }
 }

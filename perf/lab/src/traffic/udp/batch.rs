@@ -93,9 +93,7 @@ pub(super) fn socket_drops(socket: &UdpSocket) -> Result<u64, Errno> {
     // net/ipv4/udp.c, udp4_format_sock: the inode is the tenth field, the drops are the last.
     let inode = fstat(socket)?.st_ino.to_string();
     let tables = ["udp", "udp6"].map(|table| format!("/proc/thread-self/net/{table}"));
-    let mut tables = tables
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok());
+    let mut tables = tables.iter().flat_map(fs::read_to_string);
     let drops = |line: &str| {
         let mut fields = line.split_whitespace().skip(9);
         (fields.next()? == inode).then(|| fields.last()?.parse().ok())?

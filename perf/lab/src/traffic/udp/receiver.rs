@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use super::batch::{BATCH, Inbox, socket_drops};
-use crate::error::{Doing as _, LabError};
+use crate::error::{Doing as _, Result};
 use crate::traffic::{UdpLoad, UdpReceived};
 
 const BUFFER_BYTES: usize = 16 * 1024 * 1024;
@@ -27,18 +27,14 @@ const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests a receive buffer for times in which the receiver gets no CPU: as root as large as is useful,
 /// otherwise as large as `net.core.rmem_max` allows.
-pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<(), LabError> {
+pub(super) fn enlarge_buffer(socket: &UdpSocket) -> Result<()> {
     setsockopt(socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &BUFFER_BYTES))
         .doing("set the receive buffer's size")
 }
 
 /// Receives the packets of flow `run` until all have arrived or its time is over.
-pub(super) fn receive(
-    socket: &UdpSocket,
-    load: &UdpLoad,
-    run: u64,
-) -> Result<UdpReceived, LabError> {
+pub(super) fn receive(socket: &UdpSocket, load: &UdpLoad, run: u64) -> Result<UdpReceived> {
     let timeout = socket.set_read_timeout(Some(END_CHECK));
     timeout.doing("set a socket timeout")?;
     let buffer = getsockopt(socket, sockopt::RcvBuf).doing("read the receive buffer's size")?;

@@ -1,9 +1,27 @@
-//! A process between fork and exec.
+//! Child processes: between fork and exec, and at their end.
 
-use std::os::fd::RawFd;
+use std::{os::fd::RawFd, process::Child};
+
+use nix::unistd::Pid;
 
 /// Descriptors that are looked at: as many as a process may have by default.
 const DESCRIPTORS: RawFd = 1024;
+
+/// A child process that is killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Both fail only if it has already been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn process_id(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
 
 /// Closes the copies of Internet sockets that `exec` would close anyway. Makes system calls only, as required of a
 /// forked child.
