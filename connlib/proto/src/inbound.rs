@@ -118,6 +118,10 @@ impl Node {
         match (bytes.first_chunk(), bytes.len()) {
             _ if !self.is_up => Ok(Err(DropReason::InboundLinkDown)),
             _ if datagram.from.port() == 0 => Ok(Err(DropReason::InboundPortZero)),
+            // A server that unwraps what it relays would be taken for the peer's address.
+            (Some([1..=4, 0, 0, 0]), _) if self.relay_at(datagram.from).is_some() => {
+                Ok(Err(DropReason::InboundRelayStranger))
+            }
             (Some([4, 0, 0, 0]), DATA_OVERHEAD..) => match self.find_session(datagram, now) {
                 Ok(incoming) => {
                     let packet = bytes.len() - DATA_OVERHEAD;

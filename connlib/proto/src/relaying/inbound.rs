@@ -1,6 +1,6 @@
 //! Datagrams and frames of TURN servers.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use convoy_turn::{parse, parse_indication};
 use convoy_types::Datagram;
@@ -11,7 +11,7 @@ use crate::{
     inbound::{Batch, Handled, is_handshake},
     messages::DATA_OVERHEAD,
     node::Node,
-    relays::{RelayId, Server},
+    relays::RelayId,
     seams::{PacketSink, SinkFull},
 };
 
@@ -71,9 +71,7 @@ impl Node {
         batch: &mut Batch<'a>,
         sink: &mut impl PacketSink,
     ) -> Taken {
-        let servers = self.relays.iter().flat_map(|it| &it.servers);
-        let is_sender = |it: &&Server| !it.is_stream() && it.relay.server == datagram.from;
-        let Some(relay) = servers.clone().find(is_sender).map(|it| it.id) else {
+        let Some(relay) = self.relay_at(datagram.from) else {
             return Ok(self.take_foreign(datagram, now));
         };
         // One server may have both trades.
@@ -82,6 +80,13 @@ impl Node {
             return Ok(Ok(()));
         }
         self.take_from(relay, datagram, now, batch, sink)
+    }
+
+    /// Returns the TURN server by UDP that has this address.
+    pub(crate) fn relay_at(&self, address: SocketAddr) -> Option<RelayId> {
+        let mut servers = self.relays.as_deref()?.servers.iter();
+        let server = servers.find(|it| !it.is_stream() && it.relay.server == address);
+        server.map(|it| it.id)
     }
 
     fn take_from<'a>(
@@ -97,17 +102,13 @@ impl Node {
         };
         let Some((channel, bytes)) = parse(datagram.bytes) else {
             if let Some((from, bytes)) = parse_indication(datagram.bytes) {
-                return self.take_indicated(
-                    relay,
-                    Datagram {
-                        bytes,
-                        from,
-                        ..datagram
-                    },
-                    now,
-                    batch,
-                    sink,
-                );
+                let indicated = Datagram {
+                    bytes,
+                    from,
+                    arrival: None,
+                    ..datagram
+                };
+                return self.take_indicated(relay, indicated, now, batch, sink);
             }
             if !server.client.handle_message(datagram.bytes, now) {
                 return Ok(Err(DropReason::InboundRelayStranger));
@@ -141,17 +142,7 @@ impl Node {
         if !is_data || !is_needed {
             return Ok(Err(DropReason::InboundRelayStranger));
         }
-        let arrival = None;
-        self.take_wrapped(
-            relay,
-            Datagram {
-                arrival,
-                ..datagram
-            },
-            now,
-            batch,
-            sink,
-        )
+        self.take_wrapped(relay, datagram, now, batch, sink)
     }
 
     /// Takes a message of the peer at `datagram.from`.

@@ -9,7 +9,7 @@ use convoy_proto::{
 };
 
 use crate::{
-    common::SECOND,
+    common::{SECOND, ipv4},
     world::{Firewall, World, relay},
 };
 
@@ -65,6 +65,31 @@ fn handshakes_and_data_of_others_in_the_peers_channel_move_nothing() {
     world.talk(10 * SECOND);
     assert_eq!(world.lost, 0);
     world.only_peers_were_sent_to();
+}
+
+#[test]
+fn what_a_server_takes_out_of_its_channel_data_moves_nothing() {
+    let mut world = World::relayed();
+    let (server, a, now) = (world.server_address, world.a.address, world.now);
+    let (from, to) = (world.peers[0].inner, world.a.inner);
+    let key = world.a.public_key();
+    let peer = &mut world.peers[0];
+    let mut messages = peer.sent_for(&[ipv4(from, to, b"data")], now);
+    peer.node.handshake_now(&key, now);
+    peer.tick(now);
+    messages.extend(peer.take_sent(now));
+    assert_eq!(messages.len(), 2);
+    let before = world.a_received().len();
+    for (_, message) in &messages {
+        world.put(server, a, message);
+        let peer = &world.snapshot().peers[0];
+        assert_eq!(peer.endpoint, Some(world.peers[0].address));
+        assert!(peer.relay.is_some());
+    }
+    assert_eq!(world.a_received().len(), before);
+    assert_eq!(world.a.drops(DropReason::InboundRelayStranger), 2);
+    world.talk(10 * SECOND);
+    assert_eq!(world.lost, 0);
 }
 
 #[test]
