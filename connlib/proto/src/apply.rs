@@ -49,10 +49,13 @@ impl Node {
             return Some(PEER + taken);
         }
         if let Some(identity) = plan.identity.take() {
+            // A peer that needs keys meanwhile must not get those of the former identity.
+            self.identity = None;
             let all = || self.peers.iter().map(|(id, _)| id).collect();
             if let Some(id) = plan.former.get_or_insert_with(all).pop() {
                 plan.identity = Some(identity);
-                self.forget_keys(id);
+                self.end_sessions(id);
+                self.peers[id].keys = None;
             } else {
                 // A device is not its own peer.
                 let own = identity.as_deref().map(Identity::public_key);
@@ -80,12 +83,6 @@ impl Node {
             taken += given;
         }
         Some(PEER + taken)
-    }
-
-    /// The private key is about to change.
-    fn forget_keys(&mut self, id: usize) {
-        self.end_sessions(id);
-        self.peers[id].keys = None;
     }
 
     fn set_keys(&mut self, id: usize, keys: Box<PeerKeys>) {

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use common::{SECOND, ipv4, preshared};
 use convoy_proto::{
-    config::{DeviceUpdate, DirectPath, PeerUpdate, WhyNotDirect},
+    config::{DeviceUpdate, DirectPath, PeerUpdate, PrivateKey, PublicKey, WhyNotDirect},
     counters::DropReason,
 };
 use convoy_types::CandidateKind;
@@ -58,6 +58,44 @@ fn a_peer_that_knows_nothing_of_direct_paths_is_reached_by_the_hub() {
 fn rendezvous(world: &mut World) -> usize {
     let is_udp = |packet: &&Vec<u8>| packet[9] == 17;
     world.hosts[B].delivered.iter().filter(is_udp).count()
+}
+
+#[test]
+fn a_packet_in_the_midst_of_a_change_of_keys_leaves_no_key_of_the_former() {
+    let mut world = World::new(&[A, B]);
+    world.set_directs(A, &[], None);
+    let others = (100..=255).map(|n| PeerUpdate::new(PublicKey([n; 32])));
+    let update = DeviceUpdate {
+        peers: others.collect(),
+        ..DeviceUpdate::default()
+    };
+    world.hosts[A].update(update, world.now);
+    world.set_directs(A, &[B], None);
+    let former = world.hosts[A].public_key();
+    world.hosts[A].key = PrivateKey([77; 32]);
+    let update = DeviceUpdate {
+        private_key: Some(Some(world.hosts[A].key.clone())),
+        ..DeviceUpdate::default()
+    };
+    let mut plan = world.hosts[A].planner.plan(update);
+    assert!(!world.hosts[A].node.apply_slice(&mut plan, world.now));
+    world.send(A, B, b"in the midst");
+    world.hosts[A].node.apply(plan, world.now);
+    let update = DeviceUpdate {
+        peers: vec![
+            PeerUpdate {
+                remove: true,
+                ..PeerUpdate::new(former)
+            },
+            world.hosts[A].as_peer(),
+        ],
+        ..DeviceUpdate::default()
+    };
+    world.hosts[HUB].update(update, world.now);
+    world.set_directs(B, &[A], None);
+    // The first attempt has failed; it is not the last.
+    world.talk(A, B, 120 * SECOND);
+    world.status(A).path.unwrap();
 }
 
 #[test]
