@@ -65,6 +65,26 @@ fn a_burst_arrives_whole_and_in_order_within_the_mtu() {
 }
 
 #[test]
+fn no_packet_of_the_outer_tunnel_is_padded_beyond_its_mtu() {
+    const OUTER_MTU: u64 = 1420;
+    const DATA_OVERHEAD: u64 = 32;
+    let scene = Scene::new();
+    let Scene { client, second, .. } = &scene;
+    // What is left of it for packets to a second hop at an IPv4 address.
+    let mtu = OUTER_MTU as u16 - convoy_via::overhead(true);
+    client.tunnel.set_mtu(mtu);
+    let sent = || client.snapshot().outer.expect("an outer tunnel").peers[0].tx_bytes;
+    for len in mtu - 20..=mtu {
+        let before = sent();
+        let payload = vec![7; usize::from(len) - 28];
+        client.send(&udp(client.inner, second.inner, &payload));
+        assert_eq!(second.receive_payload(), payload);
+        let datagram = sent() - before;
+        assert!(datagram <= OUTER_MTU + DATA_OVERHEAD, "{len}: {datagram}");
+    }
+}
+
+#[test]
 fn nothing_is_sent_before_the_outer_tunnel_is_configured() {
     let scene = Scene::start(false);
     let Scene { client, second, .. } = &scene;

@@ -11,7 +11,7 @@ use convoy_proto::{
 
 use crate::{
     fragments::Fragments,
-    too_big,
+    too_big::{self, TooBig},
     unwrapped::{self, Meaning, Unwrapped},
     wrapped::{Sender, Wrapped},
 };
@@ -300,10 +300,11 @@ impl Hop {
         for bytes in self.inbound.packets() {
             let reason = match unwrapped::read(bytes, &sender) {
                 Meaning::Datagram(_) => break,
-                Meaning::Icmp(packet) => match note_too_big(inner, &packet, &sender, now) {
-                    true => None,
-                    false => Some(DropReason::InboundViaForeign),
-                },
+                Meaning::Icmp(packet) => {
+                    let told = too_big::read(&packet, &sender).filter(|it| it.has_exceeded);
+                    let is_believed = note_too_big(inner, told, now);
+                    (!is_believed).then_some(DropReason::InboundViaForeign)
+                }
                 Meaning::Fragment(packet, fragment) if inner.has_peer_at(packet.source) => {
                     let drops = &mut self.node.counters().drops;
                     self.fragments.add(&packet, fragment, now, drops);
@@ -324,7 +325,7 @@ impl Hop {
     }
 
     fn hear(&mut self, inner: &mut Node, packet: &Packet<'_>, now: Duration) {
-        note_too_big(inner, packet, &self.outbound.sender, now);
+        note_too_big(inner, too_big::read(packet, &self.outbound.sender), now);
     }
 
     fn count_homeless(&mut self) {
@@ -337,9 +338,9 @@ impl Hop {
     }
 }
 
-/// Shortens further packets if an ICMP message tells that a datagram of `inner` was too long; returns whether it does.
-fn note_too_big(inner: &mut Node, packet: &Packet<'_>, own: &Sender, now: Duration) -> bool {
-    let Some(told) = too_big::read(packet, own) else {
+/// Shortens further packets if an error is about a datagram that `inner` has sent; returns whether it is.
+fn note_too_big(inner: &mut Node, told: Option<TooBig<'_>>, now: Duration) -> bool {
+    let Some(told) = told else {
         return false;
     };
     let is_ours = inner.has_sent(told.to, told.message);

@@ -20,7 +20,8 @@
 //!   [`Hop::place`] they are dropped.
 //! - **The inner port is not the sockets' port**, so that the two ends of the way cannot be told to belong together by it.
 //! - **Datagrams forbid fragmentation.** An ICMP error from inside the outer tunnel that says "too long" is believed only if
-//!   it quotes a datagram that the inner node has sent, by the session's index, which only those on the way know.
+//!   it quotes a datagram that the inner node has sent, by the session's index, which only those on the way know, and that
+//!   is longer than the reported MTU.
 //! - **UDP checksums are written but not verified**: every datagram is authenticated, twice.
 //! - **Fragments are reassembled**, since the path to the first hop may be narrower than the one to the second, but only
 //!   those from the address of a peer's endpoint: no other host can fill the buffers.

@@ -27,6 +27,8 @@ pub(crate) struct TooBig<'a> {
     pub(crate) to: SocketAddr,
     /// Its length in bytes, or a shorter one that still exceeds the reported MTU.
     pub(crate) length: usize,
+    /// Whether it was longer than the MTU that is reported, or believed: a router has passed on any other.
+    pub(crate) has_exceeded: bool,
     /// Its beginning, as far as it is quoted.
     pub(crate) message: &'a [u8],
 }
@@ -59,6 +61,7 @@ pub(crate) fn read<'a>(packet: &Packet<'a>, own: &Sender) -> Option<TooBig<'a>> 
     is_ours.then_some(TooBig {
         to: SocketAddr::new(to, half(header_len + 2)?),
         length: length.min(mtu + 1 - header_len).checked_sub(UDP_HEADER)?,
+        has_exceeded: header_len + length > mtu,
         message,
     })
 }

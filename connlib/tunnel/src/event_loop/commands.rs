@@ -44,7 +44,8 @@ impl EventLoop {
             if let Some(mtu) = signals.mtu {
                 self.node.set_mtu(mtu);
                 if let Some(hop) = &mut self.hop {
-                    let outer = mtu.saturating_add(convoy_via::overhead(false));
+                    // Of both families the smaller one: no packet is padded beyond the outer tunnel's own.
+                    let outer = mtu.saturating_add(convoy_via::overhead(true));
                     hop.node().set_mtu(outer);
                 }
             }

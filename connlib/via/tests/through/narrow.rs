@@ -89,3 +89,30 @@ fn an_error_over_ipv6_is_believed_as_well() {
     let packet = world.first.delivered.pop().expect("a packet");
     assert!(packet.len() <= 1280, "{}", packet.len());
 }
+
+#[test]
+fn an_error_about_a_datagram_that_was_no_longer_than_it_says_shortens_nothing() {
+    for (is_ipv4, router, own) in [
+        (true, "203.0.113.1", "10.9.0.1"),
+        (false, "2001:db8:9::1", "fd00:9::1"),
+    ] {
+        let mut world = World::connected(is_ipv4);
+        world.client_sends(&[8; 100]);
+        world.deliver_to_first();
+        let quoted = world.first.delivered.pop().expect("a packet");
+        let [router, own] = [router, own].map(|it| it.parse().expect("an address"));
+        let mut error = vec![0; 1280];
+        let length = write_unreachable(
+            &mut error,
+            Unreachable::TooBig(1280),
+            (router, own),
+            &quoted,
+        );
+        world.first.send(&error[..length], world.now);
+        world.settle();
+        assert_eq!(world.hop_drops(DropReason::InboundViaForeign), 1);
+        world.client_sends(&[9; 1100]);
+        world.settle();
+        assert_eq!(world.arrived().0, [[9; 1100]], "{router}");
+    }
+}
