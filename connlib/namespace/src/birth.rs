@@ -8,8 +8,13 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
 };
 
-/// Capabilities that the holder needs: for links, addresses and routes; mounts.
-const CAPABILITIES: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::SYS_ADMIN);
+/// Capabilities that the holder needs: for links, addresses and routes; for mounts; and to find processes inside that
+/// hide their memory (`PR_SET_DUMPABLE`), which are to end as well.
+const CAPABILITIES: [CapabilitySet; 3] = [
+    CapabilitySet::NET_ADMIN,
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SYS_PTRACE,
+];
 
 /// Makes `command` run in new user, network and mount namespaces, with [`CAPABILITIES`] there.
 pub(super) fn in_new_namespaces(command: &mut Command) {
@@ -26,13 +31,14 @@ pub(super) fn in_new_namespaces(command: &mut Command) {
 
 /// Makes [`CAPABILITIES`] last across exec, which takes those of a user other than root.
 fn keep_capabilities() -> io::Result<()> {
+    let all = CAPABILITIES.into_iter().collect();
     let sets = CapabilitySets {
-        effective: CAPABILITIES,
-        permitted: CAPABILITIES,
-        inheritable: CAPABILITIES,
+        effective: all,
+        permitted: all,
+        inheritable: all,
     };
     set_capabilities(None, sets)?;
-    for capability in [CapabilitySet::NET_ADMIN, CapabilitySet::SYS_ADMIN] {
+    for capability in CAPABILITIES {
         configure_capability_in_ambient_set(capability, true)?;
     }
     Ok(())

@@ -9,19 +9,24 @@
 use std::{
     env,
     fs::{self, File},
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::{fd::OwnedFd, unix::process::CommandExt},
-    process::{self, Command},
+    path::PathBuf,
+    process::{self, Command, Stdio},
+    thread,
     time::Duration,
 };
 
-use convoy_lab::{eventually, require_lab};
+use convoy_lab::{eventually, require_lab, require_root_lab};
 use convoy_namespace::{Namespace, NamespaceError, Settings, hold};
 use convoy_tun::{Device, Switch};
 use nix::{
-    sys::socket::{Backlog, SockaddrStorage, bind, connect, listen},
-    unistd::{Gid, Uid},
+    sys::{
+        signal::{Signal, kill},
+        socket::{Backlog, SockaddrStorage, bind, connect, listen},
+    },
+    unistd::{Gid, Pid, Uid},
 };
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -156,6 +161,56 @@ fn what_runs_inside_and_the_holder_end_with_the_namespace() {
 }
 
 #[test]
+#[ignore = "started by the other tests"]
+fn becomes_an_owner() {
+    if env::var_os(MARK).is_some() {
+        let namespace = Namespace::start(holder(), &settings()).unwrap();
+        let mut inside = this_test(env::current_exe().unwrap(), "hides_inside");
+        enter(&namespace, &mut inside);
+        inside.status().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "started by the other tests"]
+fn hides_inside() {
+    if env::var_os(MARK).is_some() {
+        // As ssh-agent and others that have secrets do: /proc then shows little of it.
+        nix::sys::prctl::set_dumpable(false).unwrap();
+        println!("\nhidden {}", process::id());
+        thread::sleep(2 * DEADLINE);
+    }
+}
+
+#[test]
+fn a_process_that_hides_its_memory_ends_with_an_owner_without_privileges() {
+    const USER: u32 = 64_321;
+    if !require_root_lab("a_process_that_hides_its_memory") {
+        return;
+    }
+    // A copy of this program, since the user may have no access to its directory.
+    let copy = env::temp_dir().join(format!("convoy-namespace-{}", process::id()));
+    let this = env::current_exe().unwrap();
+    let mut copies = Command::new("install");
+    copies.arg("-m755").args([&this, &copy]);
+    assert!(copies.status().unwrap().success());
+    let mut owner = this_test(copy.clone(), "becomes_an_owner");
+    let mut owner = owner.uid(USER).gid(USER).stdout(Stdio::piped()).spawn();
+    let owner = owner.as_mut().unwrap();
+    let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let hidden = lines.find_map(|it| it.unwrap().strip_prefix("hidden ")?.parse().ok());
+    fs::remove_file(copy).unwrap();
+    let process = format!("/proc/{}/cmdline", hidden.unwrap());
+    let runs = || fs::read(&process).is_ok_and(|line| !line.is_empty());
+    assert!(runs());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let ended = eventually(DEADLINE, || (!runs()).then_some(()));
+    let _ = kill(Pid::from_raw(hidden.unwrap()), Signal::SIGKILL);
+    assert!(ended.is_some());
+}
+
+#[test]
 fn a_killed_holder_is_an_error_and_no_hang() {
     let Some(namespace) = namespace("a_killed_holder_is_an_error") else {
         return;
@@ -191,8 +246,13 @@ fn settings() -> Settings {
 }
 
 fn holder() -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", HOLDER, "--ignored", "--nocapture"]);
+    this_test(env::current_exe().unwrap(), HOLDER)
+}
+
+/// The program that runs a test which the others start.
+fn this_test(program: PathBuf, test: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
     command.env(MARK, "1");
     command
 }
@@ -218,14 +278,18 @@ fn packet_with(namespace: &Namespace, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn run_inside(namespace: &Namespace, mut command: Command) -> String {
+    enter(namespace, &mut command);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn enter(namespace: &Namespace, command: &mut Command) {
     let descriptors = namespace.spaces().descriptors();
     let owned = descriptors.map(|it| it.try_clone_to_owned().unwrap());
     let spaces = convoy_namespace::Spaces::of(owned.into()).unwrap();
     // SAFETY: it makes system calls only, as required of a forked child.
     unsafe { command.pre_exec(move || spaces.enter()) };
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The holder: the only process inside.
