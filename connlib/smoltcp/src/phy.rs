@@ -17,8 +17,9 @@ use convoy_packet::{
     vnet::{GSO_TCPV4, GSO_TCPV6, NEEDS_CSUM, VNET_LEN, VnetHeader},
 };
 
-/// Room for a message and for a packet behind it that may continue it.
-pub(super) const SCRATCH: usize = VNET_LEN + 2 * LONGEST_PACKET;
+/// Room for a message and for a packet behind it that may continue it, or for a datagram of IPv6 and a message
+/// behind it with one of its fragments.
+pub(super) const SCRATCH: usize = 2 * VNET_LEN + IPV6_HEADER + 2 * LONGEST_PACKET;
 
 /// The longest headers of IP and TCP together.
 const LONGEST_HEADERS: usize = IPV6_HEADER + 60;

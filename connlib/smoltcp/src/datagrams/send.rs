@@ -8,7 +8,7 @@ use std::{
 
 use nix::errno::Errno;
 
-use crate::{link::Link, room::with_room};
+use crate::{link::Link, phy::SCRATCH, room::with_room};
 use convoy_network::Train;
 use convoy_packet::{
     counters::Dropped,
@@ -22,6 +22,7 @@ use convoy_packet::{
 
 /// Where fragments are made, behind the longest message.
 const FRAGMENTS_AT: usize = VNET_LEN + IPV6_HEADER + LONGEST_PACKET;
+const _: () = assert!(FRAGMENTS_AT + VNET_LEN + LONGEST_PACKET <= SCRATCH);
 
 /// Sends a datagram of a traffic class, in fragments if it is longer than the path's MTU.
 pub(super) fn datagram(

@@ -23,6 +23,23 @@ async fn datagrams_are_answered_and_arrive_whole_at_any_length() {
     }
 }
 
+/// In fragments where the MTU is a little less than the longest packet.
+#[tokio::test]
+async fn the_longest_datagrams_arrive_at_the_greatest_mtus() {
+    for mtu in [65_486, 65_500, 65_535] {
+        let (a, b) = joined(mtu);
+        for (from, to, longest) in [(A, B, 65_507), (A6, B6, 65_487)] {
+            let (client, server) = bound(&a, &b, from, to).await;
+            let to = server.local_addr().unwrap();
+            let datagram: Vec<u8> = (0..longest).map(|index| (index % 251) as u8).collect();
+            client.send_to(&datagram, to).await.unwrap();
+            let mut received = vec![0; 70_000];
+            let (size, _) = within(server.recv_from(&mut received)).await.unwrap();
+            assert_eq!(received[..size], datagram, "{mtu} {from}");
+        }
+    }
+}
+
 /// Marks of congestion, and those of what can be marked, with the DSCP of calls (EF).
 #[tokio::test]
 async fn datagrams_keep_their_traffic_class_whole_and_in_fragments() {
