@@ -2,7 +2,10 @@
 
 use std::{io, net::Ipv4Addr, time::Duration};
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::{
+    errno::Errno,
+    sys::socket::{setsockopt, sockopt},
+};
 use tokio::{
     net::UdpSocket,
     time::{Instant, timeout_at},
@@ -61,7 +64,29 @@ pub(crate) async fn socket(
     Ok(socket)
 }
 
+/// Returns whether the router has rejected a request: some firewalls prohibit it, or claim to know no UDP.
 fn is_refused(outcome: &io::Result<usize>) -> bool {
-    let error = outcome.as_ref().err();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    let rejections = [Errno::ECONNREFUSED, Errno::EHOSTUNREACH, Errno::ENOPROTOOPT];
+    let code = outcome.as_ref().err().and_then(io::Error::raw_os_error);
+    code.is_some_and(|code| rejections.contains(&Errno::from_raw(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_that_rejects_requests_with_whatever_message_speaks_no_such_protocol() {
+        for (errno, is_rejected) in [
+            (Errno::ECONNREFUSED, true),
+            (Errno::EHOSTUNREACH, true),
+            (Errno::ENOPROTOOPT, true),
+            (Errno::ENETUNREACH, false),
+            (Errno::ENODEV, false),
+            (Errno::EPERM, false),
+        ] {
+            assert_eq!(is_refused(&Err(errno.into())), is_rejected, "{errno}");
+        }
+        assert!(!is_refused(&Ok(0)));
+    }
 }

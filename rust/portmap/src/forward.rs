@@ -95,6 +95,14 @@ pub enum ForwardProblem {
     System(String),
 }
 
+impl ForwardProblem {
+    /// Returns whether the gateway may still forward the port: an answer was lost, the tunnel has another session
+    /// to begin, or its interface is not there for a moment.
+    fn is_passing(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::System(_))
+    }
+}
+
 /// Keeps a port forwarded. Dropping it withdraws nothing.
 #[derive(Debug)]
 pub struct PortForwarding {
@@ -198,8 +206,7 @@ async fn keep(
                 say(&told, ForwardState::Forwarded(port));
                 asked + RENEWAL.min(lease * 3 / 4)
             }
-            // An answer was lost, or the tunnel has another session to begin.
-            Err(ForwardProblem::Silent(_)) if now < until => until.min(now + SHORT_PAUSE),
+            Err(problem) if problem.is_passing() && now < until => until.min(now + SHORT_PAUSE),
             Err(problem) => {
                 until = now;
                 let next = now + pause;

@@ -130,6 +130,28 @@ async fn a_port_is_kept_and_another_one_is_told_at_once() {
 }
 
 #[test]
+fn a_port_outlasts_whatever_leaves_open_whether_the_gateway_still_has_it() {
+    let gateway = target(11).gateway;
+    let refused = ForwardProblem::Refused {
+        gateway,
+        transport: Transport::Udp,
+        reason: "it is not allowed",
+    };
+    let unbelievable = ForwardProblem::Unbelievable {
+        gateway,
+        reason: "it has the port 0",
+    };
+    for (problem, outlasts) in [
+        (ForwardProblem::Silent(gateway), true),
+        (system(std::io::ErrorKind::NetworkDown.into()), true),
+        (refused, false),
+        (unbelievable, false),
+    ] {
+        assert_eq!(problem.is_passing(), outlasts, "{problem}");
+    }
+}
+
+#[test]
 fn a_port_is_written_for_another_version_to_read() {
     let port = ForwardedPort {
         gateway: [10, 2, 0, 1].into(),
