@@ -1,12 +1,12 @@
 //! Locks an interface for this process.
 
-use std::{os::unix::net::UnixStream, time::Instant};
+use std::{io, time::Instant};
 
 use anyhow::bail;
 use convoy_config::InterfaceName;
 use convoy_daemon::places;
 use convoy_host::{Host, HostError, Lock, Options};
-use convoy_process::socket::{ENDING_PAUSE, ENDING_TIME, hangs_up};
+use convoy_process::socket::{ENDING_PAUSE, ENDING_TIME, connect_within, hangs_up};
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -59,7 +59,11 @@ impl<'a> Patience<'a> {
         let is_busy = matches!(attempt, Err(HostError::Busy { .. }));
         // Until all its threads have ended, its socket accepts connections, too.
         let control = places::control(self.name);
-        let is_dying = || UnixStream::connect(control).map_or(true, hangs_up);
+        let is_dying = || match connect_within(&control, ENDING_TIME) {
+            Ok(connection) => hangs_up(connection),
+            // It is stopped, or hangs.
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
         is_busy && is_dying() && Instant::now() < self.deadline
     }
 }

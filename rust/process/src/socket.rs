@@ -19,9 +19,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use nix::{
+    errno::Errno,
     fcntl::{AtFlags, OFlag, open},
     sys::{
         inotify::{AddWatchFlags, InitFlags, Inotify},
+        socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
         stat::{FileStat, Mode, fstat, fstatat, umask},
     },
     unistd::{UnlinkatFlags, geteuid, unlinkat},
@@ -41,13 +43,37 @@ const DYING_TIME: Duration = Duration::from_millis(100);
 /// `is_ending` returns true.
 pub fn ensure_unused(path: &Path, is_ending: impl Fn() -> bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + ENDING_TIME;
-    while let Ok(connection) = UnixStream::connect(path) {
-        if !(is_ending() || hangs_up(connection)) || Instant::now() > deadline {
+    loop {
+        let hangs_up = match connect_within(path, ENDING_TIME) {
+            Ok(connection) => is_ending() || hangs_up(connection),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => is_ending(),
+            Err(_) => return Ok(()),
+        };
+        if !hangs_up || Instant::now() > deadline {
             bail!("{} is already in use by a running daemon", path.display());
         }
         thread::sleep(ENDING_PAUSE);
     }
-    Ok(())
+}
+
+/// Connects to the socket at `path`.
+///
+/// # Errors
+/// `WouldBlock` if its owner does not make room for another connection in this time: it accepts none any more.
+pub fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    let address = UnixAddr::new(path)?;
+    let stream = UnixStream::from(socket);
+    // It bounds the wait for room, too (unix(7), socket(7)).
+    stream.set_write_timeout(Some(limit))?;
+    while let Err(errno) = connect(stream.as_raw_fd(), &address) {
+        if errno != Errno::EINTR {
+            return Err(errno.into());
+        }
+    }
+    stream.set_write_timeout(None)?;
+    Ok(stream)
 }
 
 /// Returns whether the other end closes the connection; a running daemon waits for a request.
@@ -208,6 +234,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use nix::sys::socket::{Backlog, listen};
+
     use super::*;
 
     #[test]
@@ -232,6 +260,20 @@ mod tests {
         let error = bind(&path).unwrap_err();
         assert!(error.to_string().contains("already in use"), "{error}");
         UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn a_daemon_that_accepts_nothing_any_more_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let (listener, _file) = bind(&path).unwrap();
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        // It takes the only place, and leaves it to nobody although it is closed.
+        UnixStream::connect(&path).unwrap();
+        let error = bind(&path).unwrap_err();
+        assert!(error.to_string().contains("already in use"), "{error}");
+        let error = connect_within(&path, ENDING_PAUSE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -38,13 +38,17 @@ mod tunnel;
 mod up;
 
 use std::{
+    io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
 
 use convoy_config::{Config, InterfaceName};
 use convoy_daemon::places;
-use convoy_process::logging;
+use convoy_process::{
+    logging,
+    socket::{ENDING_PAUSE, connect_within},
+};
 use nix::unistd::geteuid;
 
 pub(crate) use caller::{Caller, Wanted};
@@ -90,10 +94,12 @@ pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
     Ok(UnixStream::connect(path).ok())
 }
 
-/// Returns whether something listens there.
+/// Returns whether something listens there, even if it hangs.
 fn listens(path: &Path) -> bool {
-    let connected = UnixStream::connect(path);
-    connected.is_ok()
+    match connect_within(path, ENDING_PAUSE) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
 }
 
 /// Warns about settings that have no effect.

@@ -197,8 +197,13 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
 }
 
 fn ask_once(path: &Path, request: &Request, limit: Option<Duration>) -> Result<Reply, AskError> {
-    let stream = StdUnixStream::connect(path).map_err(|error| match error.kind() {
+    let stream = match limit {
+        Some(limit) => socket::connect_within(path, limit),
+        None => StdUnixStream::connect(path),
+    };
+    let stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AskError::NoSupervisor,
+        io::ErrorKind::WouldBlock => AskError::Silent,
         _ => AskError::Io(error),
     })?;
     let changes_nothing = matches!(request, Request::Status | Request::Subscribe);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use convoy_process::message::Message as _;
+use nix::sys::socket::{Backlog, listen};
 
 use super::*;
 
@@ -155,9 +156,13 @@ fn a_supervisor_that_never_answers_is_reported() {
 fn a_supervisor_that_hangs_holds_nobody_up_for_long() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("wg0.control");
-    let (_listener, _file) = socket::bind(&path).unwrap();
-    let outcome = ask_once(&path, &Request::Status, Some(Duration::from_millis(1)));
-    assert!(matches!(outcome, Err(AskError::Silent)), "{outcome:?}");
+    let (listener, _file) = socket::bind(&path).unwrap();
+    listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    // The first is the last that it has room for.
+    for _ in 0..2 {
+        let outcome = ask_once(&path, &Request::Status, Some(Duration::from_millis(1)));
+        assert!(matches!(outcome, Err(AskError::Silent)), "{outcome:?}");
+    }
 }
 
 #[test]
