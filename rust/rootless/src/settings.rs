@@ -1,6 +1,6 @@
 //! Derives the network and the files inside from a configuration.
 
-mod hidden;
+pub(crate) mod hidden;
 
 use std::path::Path;
 

@@ -11,6 +11,7 @@ use convoy_namespace::Spaces;
 use nix::sys::prctl;
 
 use super::families;
+use crate::settings::hidden;
 
 /// Exit status if the command was not started (env(1)).
 const NOT_STARTED: u8 = 125;
@@ -43,7 +44,12 @@ pub(super) fn execute(spaces: &Spaces, words: &[OsString]) -> Result<Infallible,
     enter(spaces)?;
     let mut words = words.iter();
     let name = words.next().context("a command is missing")?;
-    let error = Command::new(name).args(words).env_remove(BUS).exec();
+    let mut command = Command::new(name);
+    command.args(words).env_remove(BUS);
+    for variable in hidden::variables() {
+        command.env_remove(variable);
+    }
+    let error = command.exec();
     let status = match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_EXECUTABLE,

@@ -15,7 +15,7 @@ use std::{
 use nix::unistd::{Uid, geteuid};
 
 /// Services of the host, below `/run`.
-const SERVICES: [&str; 20] = [
+const SERVICES: [&str; 22] = [
     "avahi-daemon",
     "buildkit",
     "containerd",
@@ -34,6 +34,8 @@ const SERVICES: [&str; 20] = [
     "systemd/io.systemd.Manager",
     "systemd/private",
     "systemd/resolve",
+    "tailscale",
+    "tor",
     "wireguard",
     "wpa_supplicant",
 ];
@@ -109,6 +111,12 @@ pub(super) fn directories() -> Vec<PathBuf> {
     runtime.filter(|it| is_apart(it) && is_own(it)).collect()
 }
 
+/// Lists the variables that name a socket outside. One that a command brings into namespaces which exist already
+/// is not hidden there.
+pub(crate) fn variables() -> Vec<&'static str> {
+    variables_of(&of_process)
+}
+
 type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 fn of_process(name: &str) -> Option<OsString> {
@@ -128,6 +136,11 @@ fn paths_of(environment: &Environment<'_>, user: Uid) -> Vec<PathBuf> {
     let named = named.flat_map(|address| named_by(&address));
     let all = services.into_iter().chain(own).chain(at_home);
     all.chain(in_tmp).chain(named).collect()
+}
+
+fn variables_of(environment: &Environment<'_>) -> Vec<&'static str> {
+    let names_any = |name: &&str| environment(name).is_some_and(|it| !named_by(&it).is_empty());
+    NAMING.into_iter().filter(names_any).collect()
 }
 
 fn runtime(environment: &Environment<'_>) -> Option<PathBuf> {
@@ -179,6 +192,8 @@ mod tests {
         };
         let always = [
             "/run/systemd/resolve",
+            "/run/tailscale",
+            "/run/tor",
             "/run/dbus",
             "/run/docker.sock",
             "/run/user/7/bus",
@@ -209,5 +224,22 @@ mod tests {
         }
         let odd = hidden(&[("XDG_RUNTIME_DIR", "run"), ("DOCKER_HOST", "ssh://host")]);
         assert!(odd.iter().all(|path| path.is_absolute()));
+    }
+
+    #[test]
+    fn a_command_is_told_of_no_socket_outside_but_of_servers_that_are_elsewhere() {
+        for (docker, is_outside) in [
+            ("unix:///srv/docker.sock", true),
+            ("tcp://10.9.0.1:2375", false),
+        ] {
+            let environment = |name: &str| match name {
+                "DOCKER_HOST" => Some(OsString::from(docker)),
+                "CONTAINER_HOST" => Some(OsString::from("unix:///srv/podman.sock")),
+                _ => None,
+            };
+            let removed = variables_of(&environment);
+            assert!(removed.contains(&"CONTAINER_HOST"));
+            assert_eq!(removed.contains(&"DOCKER_HOST"), is_outside, "{docker}");
+        }
     }
 }
