@@ -14,10 +14,13 @@ use convoy_supervision::control::Control;
 use tokio::{
     io::AsyncReadExt as _,
     net::{UnixListener, UnixStream},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{commands::DELIVERY_TIME, run_directory::RunDirectory};
+
+/// The pause after a failed accept(2).
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time limit for an earlier tunnel to end.
 const ENDING_TIME: Duration = Duration::from_secs(2 * DELIVERY_TIME.as_secs());
@@ -57,7 +60,14 @@ impl Sockets {
 
     /// Waits for a command. May be cancelled.
     pub(super) async fn command(&self) -> io::Result<UnixStream> {
-        self.commands.accept().await.map(|(command, _)| command)
+        match self.commands.accept().await {
+            Ok((command, _)) => Ok(command),
+            Err(error) => {
+                // The next call may well fail at once: there are no descriptors.
+                sleep(ACCEPT_PAUSE).await;
+                Err(error)
+            }
+        }
     }
 }
 
@@ -82,5 +92,34 @@ async fn outlast_former(path: &Path, name: &InterfaceName) -> anyhow::Result<()>
             "{name} runs already; join it with `convoy exec {name} -- COMMAND`, or end it with `convoy down {name}`"
         ),
         Err(_) => bail!("the former tunnel {name} does not end"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_cannot_accept_does_not_keep_the_supervisor_busy() {
+        // It does not listen, so that each call fails at once, as without descriptors.
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let idle = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let sockets = Sockets {
+            commands: UnixListener::from_std(idle.into()).unwrap(),
+            path: directory.path().join("wg0.exec"),
+            tunnel: TunnelSockets {
+                uapi: directory.path().join("wg0.sock"),
+                supervisors: directory.path().join("wg0.tunnel"),
+                launcher: None,
+            },
+            directory: directory.path().to_owned(),
+        };
+        let accepted = timeout(Duration::from_millis(20), sockets.command()).await;
+        accepted.expect_err("it did not wait");
+        let accepted = timeout(ACCEPT_PAUSE + ENDING_TIME, sockets.command()).await;
+        accepted.unwrap().unwrap_err();
     }
 }
