@@ -4,33 +4,38 @@ use std::io;
 
 use futures_util::StreamExt as _;
 use rtnetlink::{
-    Handle,
     packet_core::{
-        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage,
-        NetlinkPayload,
+        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader,
+        NetlinkMessage, NetlinkPayload,
     },
     packet_route::{AddressFamily, RouteNetlinkMessage},
+    proto::{ConnectionHandle, new_connection},
+    sys::{AsyncSocket as _, SocketAddr, protocols::NETLINK_ROUTE},
 };
 use tokio::task::JoinHandle;
 
-use crate::error::NetlinkError;
+use crate::{error::NetlinkError, message::Message};
 
 /// A connection to rtnetlink in the network namespace of the thread that opened it.
 ///
 /// Each request fails if the kernel refuses it; to look for an object that does not exist is no failure.
 #[derive(Debug)]
 pub struct Netlink {
-    handle: Handle,
+    handle: ConnectionHandle<Message>,
     connection: JoinHandle<()>,
 }
 
 impl Netlink {
     /// Opens a connection, which a task of the caller's runtime serves until this is dropped.
     pub fn open() -> Result<Self, NetlinkError> {
+        let opened = new_connection(NETLINK_ROUTE);
+        let (mut connection, handle, _) = opened.map_err(NetlinkError::on("open", "rtnetlink"))?;
         // Strict checks (Linux 4.20) make the kernel filter dumps by table and device.
-        let opened = rtnetlink::new_connection_with_strict_check();
-        let opened = opened.or_else(|_| rtnetlink::new_connection());
-        let (connection, handle, _) = opened.map_err(NetlinkError::on("open", "rtnetlink"))?;
+        let socket = connection.socket_mut().socket_mut();
+        let _ = socket.set_netlink_get_strict_chk(true);
+        // Without these, the end of the connection would look like that of an answer.
+        connection.set_forward_ack(true);
+        connection.set_forward_done(true);
         Ok(Self {
             handle,
             connection: tokio::spawn(connection),
@@ -60,25 +65,45 @@ impl Netlink {
         }
     }
 
-    pub(crate) async fn ask(
+    /// The object that the request names.
+    ///
+    /// # Errors
+    /// Also if it cannot be parsed: the acknowledgement comes even so.
+    pub(crate) async fn look_up(
+        &self,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let found = self.ask(message, NLM_F_ACK).await?;
+        match found.is_empty() {
+            true => Err(io::Error::other("the kernel's answer cannot be parsed")),
+            false => Ok(found),
+        }
+    }
+
+    async fn ask(
         &self,
         message: RouteNetlinkMessage,
         flags: u16,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        let mut handle = self.handle.clone();
-        let answers = handle.request(request);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        let message = NetlinkPayload::InnerMessage(Message(Some(message)));
+        let request = NetlinkMessage::new(header, message);
+        let answers = self.handle.request(request, SocketAddr::new(0, 0));
         let mut answers = Box::pin(answers.map_err(io::Error::other)?);
         let mut found = Vec::new();
         while let Some(answer) = answers.next().await {
             match answer.payload {
-                NetlinkPayload::InnerMessage(message) => found.push(message),
+                NetlinkPayload::InnerMessage(Message(answer)) => found.extend(answer),
                 NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                NetlinkPayload::Done(end) if end.code < 0 => {
+                    return Err(io::Error::from_raw_os_error(end.code.saturating_neg()));
+                }
+                NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(found),
                 _ => {}
             }
         }
-        Ok(found)
+        Err(io::Error::other("the connection has ended"))
     }
 }
 
@@ -93,5 +118,85 @@ pub(crate) fn family(ipv6: bool) -> AddressFamily {
         AddressFamily::Inet6
     } else {
         AddressFamily::Inet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use futures_util::FutureExt as _;
+    use nix::sched::{CloneFlags, unshare};
+    use rtnetlink::{
+        packet_core::DefaultNla,
+        packet_route::link::{LinkAttribute, LinkMessage},
+    };
+    use tokio::{runtime::Builder, time::timeout};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_connection_that_ends_before_it_has_answered_is_no_answer() {
+        let netlink = Netlink::open().unwrap();
+        let request = || RouteNetlinkMessage::GetLink(LinkMessage::default());
+        for flags in [NLM_F_ACK, NLM_F_DUMP] {
+            let netlink = Netlink::open().unwrap();
+            let mut asked = Box::pin(netlink.ask(request(), flags));
+            assert!((&mut asked).now_or_never().is_none());
+            netlink.connection.abort();
+            asked.await.unwrap_err();
+        }
+        assert!(!netlink.dump(request()).await.unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_link_with_an_alias_in_any_encoding_is_found() {
+        in_own_namespace(
+            "a_link_with_an_alias_in_any_encoding_is_found",
+            async |netlink| {
+                set(&netlink, libc::IFLA_IFALIAS, b"B\xfcro").await;
+                let found = timeout(PATIENCE, netlink.link_by_index(1)).await;
+                let found = found.expect("it does not wait for ever").unwrap();
+                assert_eq!(found.unwrap().name, "lo");
+                assert_eq!(netlink.links().await.unwrap().len(), 1);
+            },
+        );
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_parsed_is_an_error() {
+        in_own_namespace(
+            "an_answer_that_cannot_be_parsed_is_an_error",
+            async |netlink| {
+                set(&netlink, libc::IFLA_IFNAME, b"\xfc\0").await;
+                let found = timeout(PATIENCE, netlink.link_by_index(1)).await;
+                let error = found.expect("it does not wait for ever").unwrap_err();
+                assert!(error.to_string().contains("cannot be parsed"), "{error}");
+            },
+        );
+    }
+
+    /// Gives the loopback interface a text, of which the kernel takes any bytes.
+    async fn set(netlink: &Netlink, attribute: u16, text: &[u8]) {
+        let mut message = LinkMessage::default();
+        message.header.index = 1;
+        let text = DefaultNla::new(attribute, text.to_vec());
+        message.attributes = vec![LinkAttribute::Other(text)];
+        let set = netlink.change(RouteNetlinkMessage::SetLink(message));
+        set.await.unwrap();
+    }
+
+    fn in_own_namespace(test: &'static str, run: impl AsyncFnOnce(Netlink) + Send + 'static) {
+        let inside = thread::spawn(move || {
+            if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED {test}: {errno}");
+                return;
+            }
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { run(Netlink::open().unwrap()).await });
+        });
+        inside.join().unwrap();
     }
 }

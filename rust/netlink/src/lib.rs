@@ -16,6 +16,7 @@ mod connection;
 mod error;
 mod gateway;
 mod link;
+mod message;
 mod multicast;
 mod namespace;
 pub mod nftables;

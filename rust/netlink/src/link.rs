@@ -109,7 +109,7 @@ impl Netlink {
     }
 
     async fn link(&self, message: LinkMessage) -> io::Result<Option<Link>> {
-        match self.ask(RouteNetlinkMessage::GetLink(message), 0).await {
+        match self.look_up(RouteNetlinkMessage::GetLink(message)).await {
             Ok(found) => Ok(found.iter().find_map(of_message)),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             Err(error) => Err(error),

@@ -47,7 +47,7 @@ impl Multicast {
     /// cancelled.
     ///
     /// # Errors
-    /// `ENOBUFS` if the kernel had to drop some; the next call goes on.
+    /// `ENOBUFS` if the kernel had to drop some, or one is too long; the next call goes on.
     pub(crate) async fn next(&mut self) -> io::Result<(&[u8], Option<i32>)> {
         let Self { socket, datagram } = self;
         let (length, namespace) = loop {
@@ -81,7 +81,8 @@ fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)>
         }
         _ => None,
     });
-    if message.bytes == 0 {
+    let is_cut = message.flags.contains(MsgFlags::MSG_TRUNC);
+    if is_cut || message.bytes == 0 {
         return Err(Errno::ENOBUFS.into());
     }
     Ok((message.bytes, namespace))
@@ -95,4 +96,25 @@ pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
         datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or(&[]);
         Some(message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_does_not_fit_is_lost_and_not_cut() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let mut buffer = [0; 32];
+        let mut received = |length| {
+            theirs.send(&vec![1; length]).unwrap();
+            receive(ours.as_raw_fd(), &mut buffer)
+        };
+        assert_eq!(received(32).unwrap(), (32, None));
+        let error = received(33).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
+        assert_eq!(received(1).unwrap(), (1, None));
+    }
 }

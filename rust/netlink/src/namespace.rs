@@ -32,7 +32,7 @@ impl Netlink {
 
     async fn known_id(&self, namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
         let request = RouteNetlinkMessage::GetNsId(about(namespace));
-        let found = self.ask(request, 0).await?;
+        let found = self.look_up(request).await?;
         let mut attributes = found.iter().flat_map(|answer| match answer {
             RouteNetlinkMessage::NewNsId(message) => &message.attributes[..],
             _ => &[],

@@ -15,6 +15,7 @@ use rtnetlink::{
 use crate::{
     error::NetlinkError,
     link::Link,
+    message::Message,
     multicast::{Multicast, messages},
     route::Route,
 };
@@ -153,15 +154,16 @@ impl Topic {
 }
 
 fn parse(datagram: &[u8]) -> impl Iterator<Item = Notice> {
-    messages(datagram).map(|message| {
-        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) {
+    messages(datagram).map(
+        |message| match NetlinkMessage::<Message>::deserialize(message) {
             Ok(parsed) => match parsed.payload {
-                NetlinkPayload::InnerMessage(inner) => Notice::of(&inner),
+                NetlinkPayload::InnerMessage(Message(Some(inner))) => Notice::of(&inner),
+                NetlinkPayload::InnerMessage(Message(None)) => Notice::Unreadable,
                 _ => Notice::Other,
             },
             Err(_) => Notice::Unreadable,
-        }
-    })
+        },
+    )
 }
 
 impl Notice {

@@ -140,7 +140,7 @@ impl Netlink {
             RouteAttribute::Destination(to.into()),
             RouteAttribute::Mark(mark),
         ];
-        let found = self.ask(RouteNetlinkMessage::GetRoute(message), 0).await;
+        let found = self.look_up(RouteNetlinkMessage::GetRoute(message)).await;
         let found = found.map_err(NetlinkError::on("look up", format_args!("route to {to}")))?;
         Ok(found.iter().find_map(of_message))
     }
