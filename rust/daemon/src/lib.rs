@@ -197,7 +197,8 @@ async fn serve<M: Metrics>(
         report: M::report,
         queue_drops: link_monitor::queue_drops,
     };
-    let reporter = Arc::new(Reporter::new(interface.clone(), control, figures));
+    let index = resources.watched.index_of(&interface);
+    let reporter = Arc::new(Reporter::new(interface.clone(), index, control, figures));
     let server = Server::new(resources.listener, Arc::clone(&reporter))
         .context("cannot serve the UAPI socket")?;
     let metrics = serve_metrics::<M>(metrics, reporter);

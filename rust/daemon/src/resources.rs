@@ -15,6 +15,7 @@ use convoy_tun::{Device, OpenError, Switch};
 use convoy_uapi::socket as wg;
 use nix::{
     libc::ino_t,
+    net::if_::if_nametoindex,
     sys::stat::{SFlag, fstat},
 };
 use tracing::warn;
@@ -53,6 +54,16 @@ pub(super) enum Watched {
     Not { mtu: u16 },
 }
 
+impl Watched {
+    /// Returns the interface's index, if it is in this network namespace: another one of its name may be.
+    pub(super) fn index_of(self, interface: &str) -> Option<u32> {
+        match self {
+            Self::From { .. } => if_nametoindex(interface).ok(),
+            Self::Not { .. } => None,
+        }
+    }
+}
+
 impl Resources {
     /// Opens what the environment does not bring.
     pub(super) fn acquire(interface: &DeviceName, offload: Switch) -> anyhow::Result<Self> {
@@ -62,7 +73,7 @@ impl Resources {
             None => {
                 if uapi_fd.is_none() {
                     // Reports the cause; the kernel would only say that the name is taken.
-                    let is_gone = || nix::net::if_::if_nametoindex(interface.as_str()).is_err();
+                    let is_gone = || if_nametoindex(interface.as_str()).is_err();
                     socket::ensure_unused(&wg::path(interface.as_str()), is_gone)?;
                 }
                 open(interface, offload)?
@@ -150,5 +161,17 @@ fn open(interface: &DeviceName, offload: Switch) -> Result<Device, OpenError> {
             }
             outcome => return outcome,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_interface_of_the_same_name_is_not_the_tunnels() {
+        let (namespace, mtu) = (None, 1_420);
+        assert_eq!(Watched::From { namespace }.index_of("lo"), Some(1));
+        assert_eq!(Watched::Not { mtu }.index_of("lo"), None);
     }
 }

@@ -32,6 +32,7 @@ fn conversations(input: &mut Unstructured<'_>) -> Result<()> {
             figures: FIGURES,
         }),
         limits: LIMITS,
+        consent: Mutex::default(),
     };
     let heard = converse(&service, &said);
     let mut expected = Expected::default();

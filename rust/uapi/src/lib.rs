@@ -30,7 +30,12 @@ mod values;
 mod write;
 
 use std::{
-    convert::Infallible, io, ops::ControlFlow, os::unix::net::UnixListener, sync::Arc, thread,
+    convert::Infallible,
+    io,
+    ops::ControlFlow,
+    os::unix::net::UnixListener,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -71,6 +76,12 @@ const DISMISSAL_TIME: Duration = Duration::from_millis(100);
 
 /// A running tunnel, as the clients control it.
 pub trait Control: Send + Sync + 'static {
+    /// Returns whether somebody must consent to `update`, a request of the process `client`. Such changes take effect
+    /// in the order of the consents.
+    fn needs_consent(&self, _update: &DeviceUpdate, _client: Option<Pid>) -> bool {
+        false
+    }
+
     /// Asks whoever must consent to `update`, a request of the process `client` (`None` if it cannot be seen
     /// from here). Called before [`Control::apply`]; blocks.
     fn permit(&self, _update: &DeviceUpdate, _client: Option<Pid>) -> Result<(), Refused> {
@@ -109,6 +120,8 @@ pub struct Server<C> {
 struct Service<C> {
     reporter: Arc<Reporter<C>>,
     limits: Limits,
+    /// Held from a consent until its change has taken effect.
+    consent: Mutex<()>,
 }
 
 /// Makes the report of `convoy stats`.
@@ -131,11 +144,11 @@ pub struct Figures {
 }
 
 impl<C: Control> Reporter<C> {
-    /// Reports on the tunnel of `interface`.
-    pub fn new(interface: String, control: C, figures: Figures) -> Self {
+    /// Reports on the tunnel of `interface`, whose index is `None` if it is not in this network namespace.
+    pub fn new(interface: String, index: Option<u32>, control: C, figures: Figures) -> Self {
         Self {
-            index: nix::net::if_::if_nametoindex(interface.as_str()).ok(),
             interface,
+            index,
             control,
             figures,
         }
@@ -194,7 +207,12 @@ impl<C: Control> Server<C> {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        let service = Arc::new(Service { reporter, limits });
+        let consent = Mutex::default();
+        let service = Arc::new(Service {
+            reporter,
+            limits,
+            consent,
+        });
         Ok(Self { listener, service })
     }
 
@@ -311,10 +329,13 @@ impl<C: Control> Service<C> {
         }
         let update = parser.finish();
         debug!(peers = update.peers.len(), "UAPI: set");
-        let control = &self.reporter.control;
-        control.permit(&update, client.process())?;
+        let (control, process) = (&self.reporter.control, client.process());
+        let needs_consent = control.needs_consent(&update, process);
+        let consent = || self.consent.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = needs_consent.then(consent);
+        control.permit(&update, process)?;
         control.apply(update)?;
-        control.changed_by(client.process());
+        control.changed_by(process);
         Ok(Zeroizing::default())
     }
 }

@@ -3,7 +3,6 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     path::PathBuf,
-    sync::Mutex,
 };
 
 use convoy_proto::config::PrivateKey;
@@ -82,6 +81,70 @@ fn a_change_without_consent_is_refused_and_changes_nothing() {
     let refused = format!("set=1\nfwmark=7\nlisten_port={REFUSED_PORT}\n\n");
     assert_eq!(daemon.ask(&refused), "errno=-1\n\n");
     assert!(daemon.applied().is_empty());
+}
+
+#[test]
+fn what_was_consented_to_last_is_what_there_is() {
+    let racing = Arc::new(Racing::default());
+    let service = Arc::new(Service {
+        reporter: Arc::new(Reporter::new(
+            "wg0".to_owned(),
+            None,
+            Arc::clone(&racing),
+            FIGURES,
+        )),
+        limits: LIMITS,
+        consent: Mutex::default(),
+    });
+    let clients: [_; 2] = std::array::from_fn(|number| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let client = Arc::new(Clients::default()).admit(ours, LIMITS.time);
+        let (client, service) = (client.unwrap(), Arc::clone(&service));
+        let request = format!("set=1\nfwmark={}\n\n", number + 1);
+        theirs.write_all(request.as_bytes()).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        let serving = thread::spawn(move || service.converse(&client));
+        // The second one comes while the first one's change is on its way.
+        while number == 0 && racing.consented.lock().unwrap().is_empty() {
+            thread::yield_now();
+        }
+        serving
+    });
+    for client in clients {
+        client.join().unwrap();
+    }
+    let consented = racing.consented.lock().unwrap().clone();
+    assert_eq!(*racing.applied.lock().unwrap(), consented);
+}
+
+/// A tunnel that takes long to apply the first mark.
+#[derive(Debug, Default)]
+struct Racing {
+    consented: Mutex<Vec<u32>>,
+    applied: Mutex<Vec<u32>>,
+}
+
+impl Control for Arc<Racing> {
+    fn needs_consent(&self, _: &DeviceUpdate, _: Option<Pid>) -> bool {
+        true
+    }
+
+    fn permit(&self, update: &DeviceUpdate, _: Option<Pid>) -> Result<(), Refused> {
+        self.consented.lock().unwrap().extend(update.fwmark);
+        Ok(())
+    }
+
+    fn apply(&self, update: DeviceUpdate) -> Result<(), ApplyError> {
+        if update.fwmark == Some(1) {
+            thread::sleep(Duration::from_millis(200));
+        }
+        self.applied.lock().unwrap().extend(update.fwmark);
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, Closed> {
+        Err(Closed)
+    }
 }
 
 #[test]
@@ -322,7 +385,7 @@ impl Daemon {
         thread::spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_all().build().unwrap().block_on(async {
-                let reporter = Arc::new(Reporter::new("wg0".to_owned(), shared, FIGURES));
+                let reporter = Arc::new(Reporter::new("wg0".to_owned(), None, shared, FIGURES));
                 let server = Server::with_limits(listener, reporter, limits);
                 tokio::select! {
                     never = server.unwrap().serve() => match never {},

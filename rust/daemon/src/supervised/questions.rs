@@ -74,6 +74,11 @@ pub struct Consenting<T> {
 }
 
 impl<T: Control> Control for Consenting<T> {
+    fn needs_consent(&self, update: &DeviceUpdate, client: Option<Pid>) -> bool {
+        let questions = self.questions.as_ref();
+        questions.is_some_and(|it| it.time_for(update, client).is_some())
+    }
+
     fn permit(&self, update: &DeviceUpdate, client: Option<Pid>) -> Result<(), Refused> {
         let questions = self.questions.as_ref();
         questions.map_or(Ok(()), |it| it.permit(update, client))
@@ -119,11 +124,8 @@ impl Questions {
     /// supervisor's own requests are not asked about, and without a supervisor only another mark, which the next one
     /// sets.
     pub(crate) fn permit(&self, update: &DeviceUpdate, client: Option<Pid>) -> Result<(), Refused> {
-        let concerns_supervisor = update.fwmark.is_some() || update.listen_port.is_some();
-        let time = match self.supervisor.is_there() {
-            true if concerns_supervisor && self.supervisor.is_other_than(client) => self.time,
-            false if update.fwmark.is_some() => self.next_time,
-            _ => return Ok(()),
+        let Some(time) = self.time_for(update, client) else {
+            return Ok(());
         };
         let (answer, answers) = sync_channel(1);
         let question = Question {
@@ -150,6 +152,16 @@ impl Questions {
                 );
                 Ok(())
             }
+        }
+    }
+
+    /// Returns how long `update`, a request of `client`, waits for an answer; `None` if nobody is asked.
+    fn time_for(&self, update: &DeviceUpdate, client: Option<Pid>) -> Option<Duration> {
+        let concerns_supervisor = update.fwmark.is_some() || update.listen_port.is_some();
+        match self.supervisor.is_there() {
+            true if concerns_supervisor && self.supervisor.is_other_than(client) => Some(self.time),
+            false if update.fwmark.is_some() => Some(self.next_time),
+            _ => None,
         }
     }
 
