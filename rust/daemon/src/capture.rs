@@ -8,13 +8,13 @@
 
 mod args;
 mod file;
+mod output;
 mod socket;
 
 use std::{
-    fs::OpenOptions,
-    io::{self, Write},
-    os::{fd::AsFd as _, unix::fs::OpenOptionsExt as _},
-    path::Path,
+    io,
+    os::fd::AsFd as _,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -33,6 +33,7 @@ use convoy_process::logging::say;
 use crate::places;
 pub use args::CaptureArgs;
 use file::Capture;
+use output::Output;
 use socket::PacketSocket;
 
 /// Interval in milliseconds for checking whether an interface that is down still exists.
@@ -41,13 +42,16 @@ const LOOK_AGAIN: u8 = 200;
 /// Captures until it is interrupted, has enough packets, its output is closed, or the interface is gone.
 pub fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     let name = places::name_of(&args.name)?;
-    // Before it reports that it captures, so that an interrupt never loses captured packets.
-    let interrupts = interrupts()?;
     let socket = PacketSocket::open(name.as_str())?;
     let path = args.write.display();
     let cannot_write = || format!("cannot write {path}");
-    let output = output(&args.write).with_context(cannot_write)?;
-    let mut capture = Capture::begin(output, name.as_str()).with_context(cannot_write)?;
+    let file = output::open(&args.write).with_context(cannot_write)?;
+    // Before it reports that it captures, so that an interrupt never loses captured packets; but not while a pipe
+    // waits for its reader.
+    let interrupts = Arc::new(interrupts()?);
+    let output = Output::new(file, &interrupts).with_context(cannot_write)?;
+    let capture = Capture::begin(Box::new(output), name.as_str());
+    let mut capture = capture.with_context(cannot_write)?;
     say(&format!("convoy: capturing on {name}"));
 
     let ended = follow(&socket, &interrupts, &mut capture, args.count);
@@ -83,16 +87,6 @@ fn interrupts() -> anyhow::Result<SignalFd> {
     signals.thread_block()?;
     let flags = SfdFlags::SFD_CLOEXEC;
     SignalFd::with_flags(&signals, flags).context("cannot wait for signals")
-}
-
-fn output(path: &Path) -> io::Result<Box<dyn Write>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdout().lock()));
-    }
-    let mut options = OpenOptions::new();
-    // Packets that were private in the tunnel are for the owner alone.
-    options.write(true).create(true).truncate(true).mode(0o600);
-    Ok(Box::new(options.open(path)?))
 }
 
 /// Writes packets until the capture ends. Fails if its file does.

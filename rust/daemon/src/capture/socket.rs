@@ -11,7 +11,7 @@ use nix::{
     errno::Errno,
     getsockopt_impl,
     ifaddrs::getifaddrs,
-    net::if_::if_nametoindex,
+    net::if_::{if_indextoname, if_nametoindex},
     sockopt_impl,
     sys::socket::{
         AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockType, SockaddrLike,
@@ -38,7 +38,6 @@ sockopt_impl!(
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     socket: OwnedFd,
-    interface: String,
     index: u32,
 }
 
@@ -92,11 +91,7 @@ impl PacketSocket {
         let address = address(index).context("cannot name the interface")?;
         bind(socket.as_raw_fd(), &address)
             .with_context(|| format!("cannot capture on {interface}"))?;
-        Ok(Self {
-            socket,
-            interface: interface.to_owned(),
-            index,
-        })
+        Ok(Self { socket, index })
     }
 
     /// Returns the next packet; `None` if there is none yet.
@@ -133,7 +128,8 @@ impl PacketSocket {
 
     /// Returns whether its interface still exists.
     pub(super) fn is_there(&self) -> bool {
-        if_nametoindex(self.interface.as_str()) == Ok(self.index)
+        // By its number: it may be renamed. nix returns an empty name for an unknown number.
+        if_indextoname(self.index).is_ok_and(|name| !name.is_empty())
     }
 
     /// Returns the number of packets lost since the last call because the buffer was full.
@@ -165,4 +161,42 @@ fn address(interface: u32) -> Option<LinkAddr> {
     let len = libc::socklen_t::try_from(size_of_val(&address)).ok()?;
     // SAFETY: it points to a `sockaddr_ll` of this length, and its family says so.
     unsafe { LinkAddr::from_raw((&raw const address).cast(), Some(len)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, thread};
+
+    use convoy_tun::{Device, Switch};
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_renamed_is_still_there_until_it_is_deleted() {
+        let in_own_namespace = thread::spawn(|| {
+            let device = unshare(CloneFlags::CLONE_NEWNET)
+                .map_err(|errno| errno.to_string())
+                .and_then(|()| {
+                    Device::open("before", Switch::Off).map_err(|error| error.to_string())
+                });
+            let device = match device {
+                Ok(device) => device,
+                Err(why) => {
+                    eprintln!(
+                        "SKIPPED an_interface_that_is_renamed_is_still_there_until_it_is_deleted: {why}"
+                    );
+                    return;
+                }
+            };
+            let socket = PacketSocket::open("before").unwrap();
+            let mut rename = Command::new("ip");
+            rename.args(["link", "set", "before", "name", "after"]);
+            assert!(rename.status().unwrap().success());
+            assert!(socket.is_there());
+            drop(device);
+            assert!(!socket.is_there());
+        });
+        in_own_namespace.join().unwrap();
+    }
 }
