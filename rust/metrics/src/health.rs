@@ -1,6 +1,6 @@
 //! Whether packets can pass: `/healthz`, for keepalived, BIRD or Kubernetes.
 
-use convoy_report::Report;
+use convoy_report::{Peer, Report};
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -30,6 +30,9 @@ pub(super) enum Ill {
     /// An idle peer without `PersistentKeepalive` is no better, as far as anybody can know.
     #[error("no peer has a session: the latest handshake was {0} s ago")]
     OldHandshake(i64),
+    /// Its age cannot be told.
+    #[error("no peer has a session: the clock was set back after the latest handshake")]
+    ClockSetBack,
 }
 
 /// Checks what is known at `now`.
@@ -63,33 +66,34 @@ pub(super) fn check(observation: &Observation, now: Timestamp) -> Result<(), Ill
 
 fn check_sessions(report: &Report, now: Timestamp) -> Result<(), Ill> {
     let was_anything_sent = report.peers.iter().any(|peer| peer.tx_bytes > 0);
+    let is_well = !was_anything_sent || report.peers.iter().any(|peer| is_live(peer, now));
     let latest = report
         .peers
         .iter()
         .filter_map(|peer| peer.latest_handshake)
         .max();
     match latest.map(|latest| age(latest, now)) {
-        Some(age) if age < SESSION_TIME => Ok(()),
-        _ if !was_anything_sent => Ok(()),
+        _ if is_well => Ok(()),
+        Some(age) if age < 0 => Err(Ill::ClockSetBack),
         Some(age) => Err(Ill::OldHandshake(age)),
         None => Err(Ill::NoHandshake),
     }
 }
 
-/// Returns whether there is a session at `now` that began with a handshake at this time, in seconds since 1970.
-pub(super) fn is_live(latest_handshake: Option<u64>, now: Timestamp) -> bool {
-    latest_handshake.is_some_and(|latest| age(latest, now) < SESSION_TIME)
+/// Returns whether a peer has a session at `now`, or had one until just now. The tunnel knows, however the clock was
+/// set; an earlier version tells the time of the handshake alone.
+pub(super) fn is_live(peer: &Peer, now: Timestamp) -> bool {
+    let is_recent = |latest| age(latest, now).unsigned_abs() < SESSION_TIME.unsigned_abs();
+    peer.connected_since.is_some() || peer.latest_handshake.is_some_and(is_recent)
 }
 
-/// In seconds; 0 if the clock was set back.
+/// In seconds; below 0 if the clock was set back.
 fn age(time: u64, now: Timestamp) -> i64 {
-    now.as_second().saturating_sub_unsigned(time).max(0)
+    now.as_second().saturating_sub_unsigned(time)
 }
 
 #[cfg(test)]
 mod tests {
-    use convoy_report::Peer;
-
     use super::*;
     use crate::Client;
 
@@ -127,6 +131,20 @@ mod tests {
             (&[(148, Some(-5))], Ok(())),
         ] {
             assert_eq!(check_now(&observation(peers)), expected, "{peers:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_neither_hides_a_session_nor_feigns_one() {
+        const DAY: i64 = 86_400;
+        let mut client = observation(&[(148, Some(-DAY))]);
+        assert_eq!(check_now(&client), Err(Ill::ClockSetBack));
+        for age in [-DAY, DAY] {
+            client = observation(&[(148, Some(age))]);
+            if let Ok(report) = &mut client.report {
+                report.peers[0].connected_since = Some(NOW.saturating_add_signed(-age));
+            }
+            assert_eq!(check_now(&client), Ok(()), "{age}");
         }
     }
 

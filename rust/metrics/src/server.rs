@@ -129,6 +129,8 @@ async fn converse<S: Source>(stream: Box<dyn Stream>, service: Arc<Service<S>>) 
         .max_buf_size(MAX_REQUEST)
         .max_headers(MAX_HEADERS)
         .keep_alive(false)
+        // A client that has said all may close its half before it reads the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), respond);
     match timeout(limits.connection, served).await {
         Ok(Ok(())) => {}

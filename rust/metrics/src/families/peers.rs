@@ -55,7 +55,7 @@ pub(super) fn write(
             .map(|peer| (labels_of(peer, names), figure(peer)));
         out.counters(&format!("{prefix}{name}"), help, unit, series)?;
     }
-    let live = |peer: &Peer| u64::from(health::is_live(peer.latest_handshake, now));
+    let live = |peer: &Peer| u64::from(health::is_live(peer, now));
     let sessions = peers
         .iter()
         .map(|peer| (labels_of(peer, names), live(peer)));

@@ -3,7 +3,7 @@ use std::{
     path::Path,
 };
 
-use convoy_report::{Peer, Traffic};
+use convoy_report::Traffic;
 
 use super::*;
 
@@ -204,8 +204,15 @@ fn further_peers_have_no_series() {
             ..Peer::default()
         };
         report.peers = (0..MAX_PEERS + 3).map(peer).collect();
+        report.outer = Some(convoy_report::OuterReport {
+            peers: report.peers.clone(),
+            ..Default::default()
+        });
     }
     let text = text_of(observation);
+    let of_outer = text.matches("convoy_outer_peer_session{").count();
+    assert_eq!(of_outer, MAX_PEERS);
+    assert!(text.contains("convoy_outer_peers{interface=\"wg0\"} 2003\n"));
     assert_eq!(text.matches("convoy_peer_session{").count(), MAX_PEERS);
     assert!(
         text.contains("convoy_peers{interface=\"wg0\"} 2003\n"),

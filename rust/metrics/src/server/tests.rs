@@ -101,6 +101,20 @@ async fn other_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_said_all_and_closed_its_half_is_answered() {
+    let server = Server::new(false, Fake::Slow);
+    for version in ["1.0", "1.1"] {
+        let mut stream = server.connect().await;
+        let request = format!("GET /healthz HTTP/{version}\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("\r\n\r\nok\n"), "{version}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn who_says_nothing_and_a_tunnel_that_hangs_are_given_up() {
     let server = Server::within(SHORT, false, Fake::Hangs);
     let mut silent = server.connect().await;
@@ -149,14 +163,19 @@ fn long_header() -> String {
 #[derive(Debug)]
 enum Fake {
     Well,
+    /// Well, but busy.
+    Slow,
     Ill,
     Hangs,
 }
 
 impl Source for Fake {
     async fn observe(&self) -> Observation {
+        if matches!(self, Self::Slow) {
+            sleep(Duration::from_millis(20)).await;
+        }
         let report = match self {
-            Self::Well => {
+            Self::Well | Self::Slow => {
                 let mut report = Report::default();
                 report
                     .counters
