@@ -55,8 +55,8 @@ pub(super) fn judge(resolution: &Resolution, wanted: &Wanted) -> Vec<Finding> {
     let missing: Vec<_> = wanted
         .servers
         .iter()
+        .filter(|wanted| !servers.iter().any(|it| it.parse() == Ok(**wanted)))
         .map(IpAddr::to_string)
-        .filter(|server| !servers.contains(server))
         .collect();
     if !wanted.is_in_effect || wanted.servers.is_empty() {
         return findings;
@@ -135,6 +135,13 @@ mod tests {
     }
 
     const STUB: &str = "nameserver 127.0.0.53\noptions edns0\n";
+
+    #[test]
+    fn an_address_is_the_tunnels_however_it_is_written() {
+        use Severity::Ok;
+        let written = resolution("nameserver 2001:DB8:0:0::0053\n", None);
+        assert_eq!(severities(&written, &["2001:db8::53"], true), [Ok, Ok]);
+    }
 
     #[test]
     fn a_host_without_a_name_server_is_told() {

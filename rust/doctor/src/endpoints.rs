@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use convoy_config::{Config, Endpoint, Host, Peer};
 use convoy_names::Names;
+use convoy_proto::config::PublicKey;
 use futures_util::future::join_all;
 use nix::net::if_::if_nametoindex;
 
@@ -23,6 +24,7 @@ const IP: [u32; 2] = [20, 40];
 /// One endpoint of a peer.
 pub(super) struct Found {
     pub(super) peer: String,
+    pub(super) key: PublicKey,
     /// As it is configured.
     pub(super) endpoint: String,
     /// In order of preference, or why there is none.
@@ -49,6 +51,7 @@ pub(super) fn names_outside(config: Option<&Config>, mark: Option<u32>) -> Names
 async fn find(names: &Names, peer: &Peer, endpoint: &Endpoint) -> Found {
     Found {
         peer: name_of(peer),
+        key: peer.public_key.value,
         endpoint: endpoint.to_string(),
         addresses: addresses_of(names, endpoint).await,
     }
@@ -241,6 +244,7 @@ mod tests {
     fn only_names_are_worth_a_line_unless_they_have_no_address() {
         let found = |endpoint: &str, addresses| Found {
             peer: "Office".to_owned(),
+            key: PublicKey([7; 32]),
             endpoint: endpoint.to_owned(),
             addresses,
         };

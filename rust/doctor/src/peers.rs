@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use convoy_config::Routed;
+use convoy_config::{Peer, Routed};
 use nix::unistd::geteuid;
 use tokio::runtime::Runtime;
 
@@ -12,7 +12,7 @@ use super::{
     handshake::{self, Callee},
     netlink::Netlink,
     routes,
-    subject::{self, Planned, Standing, Subject},
+    subject::{Planned, Standing, Subject},
 };
 
 /// Checks the peers of the tunnel's configuration.
@@ -92,18 +92,7 @@ fn call(
         let fix = format!("`wg show {}` tells when the last one was.", subject.name);
         return Ok(vec![Finding::note(ID, what, fix)]);
     }
-    let callees: Vec<_> = peers
-        .iter()
-        .map(|peer| {
-            let name = subject::name_of(peer);
-            let its = found.iter().filter(|it| it.peer == name);
-            let addresses = its.flat_map(|it| it.addresses.iter().flatten());
-            Callee {
-                peer,
-                addresses: addresses.copied().collect(),
-            }
-        })
-        .collect();
+    let callees = callees(&peers, found);
     // Nobody else may set one; without it, the kill switch keeps the handshake in.
     let mark = planned.probing_mark.filter(|_| geteuid().is_root());
     let answered = handshake::shake_hands(runtime, &key.value, &callees, mark);
@@ -114,4 +103,49 @@ fn call(
             vec![Finding::note(ID, what, "Run `convoy doctor` as root.")]
         }
     })
+}
+
+/// Each peer with the addresses of its own endpoints: friendly names may be the same.
+fn callees<'a>(peers: &[&'a Peer], found: &[Found]) -> Vec<Callee<'a>> {
+    let callee = |peer: &&'a Peer| {
+        let its = found.iter().filter(|it| it.key == peer.public_key.value);
+        let addresses = its.flat_map(|it| it.addresses.iter().flatten());
+        Callee {
+            peer,
+            addresses: addresses.copied().collect(),
+        }
+    };
+    peers.iter().map(callee).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_of_one_name_are_called_at_their_own_addresses() {
+        let peer = |key: char, endpoint: &str| {
+            let key = key.to_string().repeat(42);
+            format!(
+                "[Peer]\n# friendly_name = Office\nPublicKey = {key}A=\nEndpoint = {endpoint}\n"
+            )
+        };
+        let text = [
+            "[Interface]\n",
+            &peer('B', "192.0.2.1:1"),
+            &peer('C', "192.0.2.2:2"),
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.conf");
+        std::fs::write(&path, text.concat()).unwrap();
+        let config = convoy_config::read(&path).unwrap().config;
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
+        let found = runtime.block_on(endpoints::look_up(&config, None));
+        let peers: Vec<_> = config.peers.iter().collect();
+        let called = callees(&peers, &found);
+        let called: Vec<_> = called.iter().map(|it| it.addresses.as_slice()).collect();
+        let [first, second] = ["192.0.2.1:1", "192.0.2.2:2"].map(|it| [it.parse().unwrap()]);
+        assert_eq!(called, [&first[..], &second[..]]);
+    }
 }
