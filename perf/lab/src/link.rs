@@ -13,7 +13,7 @@ pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 
 /// The interfaces, addresses and routes of a namespace.
 ///
-/// Every change is complete when the call returns. Calls fail with [`LabError::Program`] if the
+/// Every change is complete when the call returns. Calls fail with [`Program`](crate::LabError::Program) if the
 /// kernel refuses the change or ip(8) is not installed.
 pub struct Link<'a>(pub(crate) &'a Namespace);
 
@@ -95,7 +95,7 @@ impl Link<'_> {
         self.statistics(name).is_ok()
     }
 
-    /// The counters of an interface (`/proc/net/dev`); fails with [`LabError::Io`] if it does not exist.
+    /// The counters of an interface (`/proc/net/dev`); fails with [`Io`](crate::LabError::Io) if it does not exist.
     pub fn statistics(&self, name: &str) -> Result<DeviceStatus> {
         let interfaces = Process::new(self.0.pid().as_raw()).and_then(|holder| holder.dev_status());
         let found = interfaces.ok().and_then(|mut all| all.remove(name));

@@ -1,6 +1,6 @@
 //! A link that loses packets, with nftables, since not every kernel has network emulation.
 //!
-//! Calls fail with [`LabError::Program`] if `nft` is not installed or refuses.
+//! Calls fail with [`Program`](crate::LabError::Program) if `nft` is not installed or refuses.
 
 use crate::{error::Result, namespace::Namespace, tool};
 

@@ -1,6 +1,6 @@
 //! The two daemons of a tunnel: whether they run, their CPU time and their counters.
 //!
-//! Calls fail with [`LabError::Program`] if a daemon is gone or does not answer.
+//! Calls fail with [`Program`](crate::LabError::Program) if a daemon is gone or does not answer.
 
 use std::{collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, time::Duration};
 
