@@ -157,7 +157,8 @@ impl Place {
                 self.expiry.answer();
                 for train in batch.trains() {
                     let class = train.class();
-                    train.datagrams().for_each(|it| self.answer(it, class));
+                    let reply = |it: &[u8]| answer(&self.shared, self.ends, it, class);
+                    train.datagrams().for_each(reply);
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -187,24 +188,6 @@ impl Place {
         }
     }
 
-    fn answer(&self, reply: &[u8], class: u8) {
-        let Ends { peer, target } = self.ends;
-        let Shared { icmp, answers, .. } = &*self.shared;
-        let at = ip_header_len(target.ip());
-        with_scratch(|scratch| {
-            let Some(packet) = scratch.get_mut(..at + reply.len()) else {
-                return;
-            };
-            packet[at..].copy_from_slice(reply);
-            // Otherwise the kernel would not have taken it for a reply.
-            if make_echo_reply(packet, (target.ip(), peer.ip()), peer.port()).is_some() {
-                set_class(packet, class);
-                icmp.moved.count_inbound(reply.len());
-                answers.send(packet);
-            }
-        });
-    }
-
     /// Tells the peer what the network outside says about requests.
     fn pass_on(&self, reports: &[Report]) {
         let [_, _, _, _, a, b, ..] = self.header;
@@ -232,6 +215,24 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.shared.flows_of_echoes.end(self.ends);
     }
+}
+
+/// Passes a reply on to the peer, or counts that it does not fit a packet.
+pub(super) fn answer(shared: &Shared, Ends { peer, target }: Ends, reply: &[u8], class: u8) {
+    let Shared { icmp, answers, .. } = shared;
+    let at = ip_header_len(target.ip());
+    with_scratch(|scratch| {
+        let Some(packet) = scratch.get_mut(..at + reply.len()) else {
+            return icmp.drop_datagrams(1);
+        };
+        packet[at..].copy_from_slice(reply);
+        // Otherwise the kernel would not have taken it for a reply.
+        if make_echo_reply(packet, (target.ip(), peer.ip()), peer.port()).is_some() {
+            set_class(packet, class);
+            icmp.moved.count_inbound(reply.len());
+            answers.send(packet);
+        }
+    });
 }
 
 /// A socket of this host for echo requests to a target and its replies.

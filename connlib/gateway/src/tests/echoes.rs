@@ -3,7 +3,7 @@
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 
 use super::*;
-use convoy_packet::packet::set_class;
+use convoy_packet::packet::{IPV6_HEADER, LONGEST_PACKET, set_class};
 
 /// This host answers an echo request in its class.
 #[tokio::test]
@@ -43,6 +43,21 @@ async fn a_burst_of_requests_is_answered_whole() {
         assert_eq!(scene.receive().await[20..22], [0, 0], "an echo reply");
     }
     assert_eq!(scene.gateway.carried().icmp.dropped, 0);
+}
+
+/// The kernel passes on 65,535 bytes of ICMP, before which a header of IPv6 has no room.
+#[tokio::test]
+async fn a_reply_that_is_too_long_for_a_packet_counts_as_dropped() {
+    let scene = Scene::new(Target::Silent);
+    let ends = Ends {
+        peer: ("2001:db8::1".parse::<IpAddr>().unwrap(), 1).into(),
+        target: ("2001:db8::2".parse::<IpAddr>().unwrap(), 0).into(),
+    };
+    for length in [LONGEST_PACKET - IPV6_HEADER, LONGEST_PACKET] {
+        assert_eq!(scene.gateway.carried().icmp.dropped, 0);
+        echo::answer(&scene.gateway.shared, ends, &vec![0; length], 0);
+    }
+    assert_eq!(scene.gateway.carried().icmp.dropped, 1);
 }
 
 /// Returns whether this user may ping.
