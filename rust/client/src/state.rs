@@ -36,7 +36,7 @@ pub(crate) struct State {
     /// Whether the tunnel was brought up completely.
     pub(crate) is_up: bool,
     /// The paths that carry too little.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known_paths")]
     pub(crate) paths: Vec<NotedPath>,
     /// When a pause ends, in seconds since 1970.
     #[serde(default)]
@@ -190,6 +190,16 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
+/// Reads the paths likewise: each that is written differently counts as absent.
+fn known_paths<'de, D>(deserializer: D) -> Result<Vec<NotedPath>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let all: Option<Vec<serde_json::Value>> = known(deserializer)?;
+    let known = |path| serde_json::from_value(path).ok();
+    Ok(all.into_iter().flatten().filter_map(known).collect())
+}
+
 /// Replaces a file that only its owner may read, atomically.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let written = || -> io::Result<()> {
@@ -277,6 +287,30 @@ mod tests {
         );
         fs::write(&path, later).unwrap();
         assert_eq!(read(&path).unwrap(), Some(expected));
+    }
+
+    #[test]
+    fn a_path_of_a_later_version_leaves_the_rest_of_the_state() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.state");
+        let key = "A".repeat(43) + "=";
+        let noted = |way: &str| -> serde_json::Value {
+            let narrow = serde_json::json!({"target": "10.9.0.1", "largest": 1300});
+            serde_json::json!({"peer": key, "endpoints": 7, "way": way, "narrow": narrow})
+        };
+        let known: NotedPath = serde_json::from_value(noted("relay")).unwrap();
+        let state = State::new(Path::new("/etc/wireguard/wg0.conf"), 7);
+        let read_with = |paths: serde_json::Value| {
+            let mut written = serde_json::to_value(&state).unwrap();
+            written["paths"] = paths;
+            fs::write(&path, written.to_string()).unwrap();
+            read(&path).unwrap()
+        };
+        let paths = serde_json::json!([noted("later"), noted("relay"), 7]);
+        let mut expected = state.clone();
+        assert_eq!(read_with("later".into()), Some(expected.clone()));
+        expected.paths = vec![known];
+        assert_eq!(read_with(paths), Some(expected));
     }
 
     #[test]
