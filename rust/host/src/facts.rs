@@ -24,6 +24,9 @@ use families::half;
 /// The bytes that WireGuard adds to a packet over IPv6: 40 of IPv6, 8 of UDP, 32 of its own.
 const OVERHEAD: u32 = 80;
 
+/// The smallest MTU in bytes that the kernel takes for a TUN device (`ETH_MIN_MTU`; RFC 791 §3.2).
+const LEAST_MTU: u32 = 68;
+
 /// MTU of a host without any route.
 const ETHERNET_MTU: u32 = 1500;
 
@@ -107,12 +110,7 @@ impl Facts {
             Some(mtu) => mtu,
             None => {
                 let mtu = fitting_mtu(netlink, &link, &desired.endpoints, mark).await?;
-                let mtu = mtu.saturating_sub(desired.outer_headers);
-                if carries_ipv6 {
-                    mtu.max(smallest_mtu(true))
-                } else {
-                    mtu
-                }
+                usable(mtu.saturating_sub(desired.outer_headers), carries_ipv6)
             }
         };
         Ok(Self {
@@ -198,6 +196,16 @@ async fn places(netlink: &Netlink, made: &[&What]) -> Result<[Place; 2], Netlink
     ])
 }
 
+/// Returns a computed MTU, or the least one that the kernel takes for these packets.
+fn usable(mtu: u32, carries_ipv6: bool) -> u32 {
+    let least = if carries_ipv6 {
+        smallest_mtu(true)
+    } else {
+        LEAST_MTU
+    };
+    mtu.max(least)
+}
+
 /// The MTU, no larger than `at_most`, which in turn does not go below the smallest one.
 fn limited(mtu: u32, at_most: Option<u32>, carries_ipv6: bool) -> u32 {
     let at_most = at_most.map(|most| most.max(smallest_mtu(carries_ipv6)));
@@ -276,6 +284,20 @@ async fn underlay(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_computed_mtu_is_one_that_the_kernel_takes() {
+        for (mtu, carries_ipv6, expected) in [
+            (1420, true, 1420),
+            (420, true, 1280),
+            (420, false, 420),
+            (68, false, 68),
+            (67, false, 68),
+            (0, false, 68),
+        ] {
+            assert_eq!(usable(mtu, carries_ipv6), expected, "{mtu}, {carries_ipv6}");
+        }
+    }
 
     #[test]
     fn a_limit_lowers_any_mtu_but_not_below_the_smallest() {
