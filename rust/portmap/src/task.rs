@@ -1,7 +1,8 @@
 //! A mapping that is kept: asked for, renewed, and asked for again elsewhere.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
+use nix::time::{ClockId, clock_gettime};
 use rand::{TryRng as _, rngs::SysRng};
 use tokio::{
     sync::watch,
@@ -48,7 +49,7 @@ impl PortMapping {
             external: Some(mapping.external),
             protocol: Some(mapping.protocol),
         });
-        let task = tokio::spawn(keep(wanted, ledger, memory));
+        let task = tokio::spawn(keep(wanted, ledger, memory, || Box::pin(find())));
         Self {
             target,
             entry,
@@ -56,7 +57,7 @@ impl PortMapping {
         }
     }
 
-    /// Asks at once: the network may be another, or the mark.
+    /// Asks at once: the network may be another, or the mark. Unless a router answers, no port counts as mapped then.
     pub fn ask_again(&self, target: Target) {
         self.target.send_replace(target);
     }
@@ -95,22 +96,33 @@ impl Drop for PortMapping {
     }
 }
 
-async fn keep(mut wanted: watch::Receiver<Target>, ledger: Ledger, mut memory: Option<Memory>) {
+/// Looks up the router.
+type Find = fn() -> Pin<Box<dyn Future<Output = Result<Gateway, Problem>> + Send>>;
+
+async fn keep(
+    mut wanted: watch::Receiver<Target>,
+    ledger: Ledger,
+    mut memory: Option<Memory>,
+    find: Find,
+) {
     let mut kept: Option<Kept> = None;
     loop {
         let target = *wanted.borrow_and_update();
         let outcome = tokio::select! {
-            outcome = attempt(target, &mut memory, &ledger) => outcome,
+            outcome = attempt(target, &mut memory, &ledger, find) => outcome,
             // It stays until the router is gone, which leaves it behind.
-            Ok(()) = wanted.changed() => continue,
+            Ok(()) = wanted.changed() => {
+                kept = None;
+                continue;
+            }
         };
-        let now = Instant::now();
+        let (now, up) = (Instant::now(), since_boot());
         let external = outcome.as_ref().map(|(mapping, _)| mapping.external);
         debug!(?external, "Asked the router to forward a port");
         let next = match outcome {
             Ok((mapping, lifetime)) => {
                 let lifetime = lifetime.clamp(SHORTEST_LIFETIME, LIFETIME);
-                let until = now + lifetime;
+                let until = up + lifetime;
                 if let Some(replaced) = ledger.mapped(&mapping) {
                     tokio::spawn(async move { withdraw(&replaced).await });
                 }
@@ -118,8 +130,8 @@ async fn keep(mut wanted: watch::Receiver<Target>, ledger: Ledger, mut memory: O
                 now + lifetime / 2
             }
             Err((gateway, problem)) => match &kept {
-                Some(kept) if kept.outlives(&gateway, &problem, now) => {
-                    kept.until.min(now + SHORT_PAUSE)
+                Some(kept) if kept.outlives(&gateway, &problem, up) => {
+                    now + SHORT_PAUSE.min(kept.until - up)
                 }
                 _ => {
                     kept = None;
@@ -130,26 +142,41 @@ async fn keep(mut wanted: watch::Receiver<Target>, ledger: Ledger, mut memory: O
         };
         tokio::select! {
             () = sleep_until(next) => {}
-            changed = wanted.changed() => if changed.is_err() { return },
+            changed = wanted.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                // Another network's router may have the same address.
+                kept = None;
+            }
         }
     }
+}
+
+/// Returns the time since boot, including suspend: the router's clock goes on.
+fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
 /// A mapping that the router still has.
 struct Kept {
     mapping: Mapping,
-    until: Instant,
+    /// The end of its lifetime, as time since boot.
+    until: Duration,
 }
 
 impl Kept {
     /// Returns whether the mapping is still of use although it was not renewed: an answer was lost, or this machine
     /// could not ask for a moment.
-    fn outlives(&self, gateway: &Option<Gateway>, problem: &Problem, now: Instant) -> bool {
+    fn outlives(&self, gateway: &Option<Gateway>, problem: &Problem, up: Duration) -> bool {
+        let Mapping {
+            router, interface, ..
+        } = &self.mapping;
         let is_there = gateway
             .as_ref()
-            .is_some_and(|it| it.address == self.mapping.router);
+            .is_some_and(|it| (it.address, &it.interface) == (*router, interface));
         let is_unanswered = matches!(problem, Problem::Silent(_) | Problem::System(_));
-        is_there && is_unanswered && now < self.until
+        is_there && is_unanswered && up < self.until
     }
 }
 
@@ -158,6 +185,7 @@ async fn attempt(
     target: Target,
     memory: &mut Option<Memory>,
     ledger: &Ledger,
+    find: Find,
 ) -> Result<(Mapping, Duration), (Option<Gateway>, Problem)> {
     let known = match *memory {
         Some(memory) => memory,
@@ -194,14 +222,16 @@ fn new_memory() -> Result<Memory, Problem> {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use tokio::{net::UdpSocket, time::timeout};
+
     use super::*;
-    use crate::Protocol;
+    use crate::{Protocol, exchange::PORT};
 
     const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
 
     #[tokio::test]
     async fn a_mapping_outlives_whatever_leaves_open_whether_the_router_still_has_it() {
-        let now = Instant::now();
+        let now = since_boot();
         let mapping = Mapping {
             protocol: Protocol::Pcp,
             router: ROUTER,
@@ -225,6 +255,10 @@ mod tests {
             reason: "it is not allowed",
         };
         let here = at([192, 168, 0, 1]);
+        let by_wifi = here.clone().map(|it| Gateway {
+            interface: "wlan0".to_owned(),
+            ..it
+        });
         let silent = Problem::Silent(ROUTER);
         let system = Problem::System("Network is down".to_owned());
         for (gateway, problem, at, outlives) in [
@@ -235,9 +269,45 @@ mod tests {
             (&here, &refused, now, false),
             (&here, &Problem::NoAddress(ROUTER), now, false),
             (&at([192, 168, 1, 1]), &silent, now, false),
+            (&by_wifi, &silent, now, false),
             (&None, &Problem::NoGateway, now, false),
         ] {
             assert_eq!(kept.outlives(gateway, problem, at), outlives, "{problem}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_mapping_of_the_former_network_does_not_outlive_it_where_nobody_answers() {
+        const ROUTER: Ipv4Addr = Ipv4Addr::new(127, 53, 59, 1);
+        let (target, wanted) = watch::channel(Target {
+            port: 51820,
+            mark: None,
+        });
+        let (ledger, mut seen) = Ledger::new(None);
+        let find: Find = || {
+            let (address, interface) = (ROUTER, String::new());
+            Box::pin(async move { Ok(Gateway { address, interface }) })
+        };
+        let router = UdpSocket::bind((ROUTER, PORT)).await.unwrap();
+        let task = tokio::spawn(keep(wanted, ledger, None, find));
+        let mut request = [0; 100];
+        let (length, from) = router.recv_from(&mut request).await.unwrap();
+        // Granted for ten minutes (RFC 6887 section 11.1).
+        request[1] |= 0x80;
+        request[2..8].copy_from_slice(&[0, 0, 0, 0, 2, 0x58]);
+        request[8..24].fill(0);
+        request[44..60].copy_from_slice(&Ipv4Addr::new(198, 51, 100, 7).to_ipv6_mapped().octets());
+        router.send_to(&request[..length], from).await.unwrap();
+        let is_mapped = |entry: &Entry| matches!(entry.state, State::Mapped(_));
+        let patience = Duration::from_secs(30);
+        let mapped = timeout(patience, seen.wait_for(is_mapped)).await;
+        mapped.unwrap().unwrap();
+        // The router of another network has the same address, and no such port.
+        drop(router);
+        target.send_modify(|_| {});
+        let is_failed = |entry: &Entry| matches!(entry.state, State::Failed(_));
+        let failed = timeout(patience, seen.wait_for(is_failed)).await;
+        failed.unwrap().unwrap();
+        task.abort();
     }
 }

@@ -29,7 +29,7 @@ const WAITS: [u64; 2] = [1_200, 1_800];
 const MAX_ANSWER: usize = 2_048;
 /// Most headers of an answer.
 const MAX_HEADERS: usize = 32;
-/// Most answers that are read after one search: others may flood.
+/// Most datagrams of the gateway that are read after one search: its address may be forged.
 const MAX_ANSWERS: usize = 64;
 
 /// Returns where the gateway describes itself; `None` if it does not answer. Other machines are not heard.
@@ -44,7 +44,6 @@ pub(super) async fn search(gateway: &Gateway, mark: Option<u32>) -> io::Result<O
         socket.set_multicast_ttl_v4(2)?;
         groups.push(GROUP);
     }
-    let mut buffer = [0; MAX_ANSWER];
     for wait in WAITS {
         for to in &groups {
             for target in TARGETS {
@@ -55,20 +54,32 @@ pub(super) async fn search(gateway: &Gateway, mark: Option<u32>) -> io::Result<O
             }
         }
         let deadline = Instant::now() + Duration::from_millis(wait);
-        for _ in 0..MAX_ANSWERS {
-            let Ok(received) = timeout_at(deadline, socket.recv_from(&mut buffer)).await else {
-                break;
-            };
-            // An ICMP error of an earlier search.
-            let Ok((length, from)) = received else {
-                continue;
-            };
-            if let Some(place) = read(&buffer[..length], from, gateway.address) {
-                return Ok(Some(place));
-            }
+        if let Some(place) = answer(&socket, gateway.address, deadline).await {
+            return Ok(Some(place));
         }
     }
     Ok(None)
+}
+
+/// Waits for the gateway's answer, however much other machines send.
+async fn answer(socket: &UdpSocket, gateway: Ipv4Addr, deadline: Instant) -> Option<Place> {
+    let mut buffer = [0; MAX_ANSWER];
+    let mut read_of_gateway = 0;
+    while read_of_gateway < MAX_ANSWERS {
+        let received = timeout_at(deadline, socket.recv_from(&mut buffer)).await;
+        match received.ok()? {
+            Ok((_, from)) if from.ip() != IpAddr::V4(gateway) => continue,
+            Ok((length, from)) => {
+                if let Some(place) = read(&buffer[..length], from, gateway) {
+                    return Some(place);
+                }
+            }
+            // An ICMP error of an earlier search.
+            Err(_) => {}
+        }
+        read_of_gateway += 1;
+    }
+    None
 }
 
 fn request(target: &str) -> String {
@@ -126,6 +137,24 @@ mod tests {
             None,
             "an echo"
         );
+    }
+
+    #[tokio::test]
+    async fn other_machines_cannot_outshout_the_gateway() {
+        let gateway = Ipv4Addr::new(127, 53, 58, 1);
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let to = socket.local_addr().unwrap();
+        let place = format!("http://{gateway}:5000/root.xml");
+        let text = format!("HTTP/1.1 200 OK\r\nLOCATION: {place}\r\n\r\n");
+        for (from, count) in [([127, 53, 58, 2], 2 * MAX_ANSWERS), (gateway.octets(), 1)] {
+            let sender = UdpSocket::bind((Ipv4Addr::from(from), 0)).await.unwrap();
+            for _ in 0..count {
+                sender.send_to(text.as_bytes(), to).await.unwrap();
+            }
+        }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let found = answer(&socket, gateway, deadline).await;
+        assert_eq!(found, Place::of(&place, gateway));
     }
 
     proptest! {
