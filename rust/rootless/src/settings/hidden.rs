@@ -161,12 +161,36 @@ fn named_by(addresses: &OsString) -> Vec<PathBuf> {
         let mut parts = rest.split(|byte| *byte == b',');
         let path = match rest.strip_prefix(b"//") {
             Some(path) => path,
-            None => parts.find_map(|part| part.strip_prefix(b"path="))?,
+            None => &unescaped(parts.find_map(|part| part.strip_prefix(b"path="))?),
         };
         Some(PathBuf::from(OsString::from_vec(path.to_owned())))
     };
     let paths = addresses.filter_map(path);
-    paths.filter(|path| path.is_absolute()).collect()
+    // No path has a zero byte, which an escape may stand for.
+    let is_path = |path: &PathBuf| path.is_absolute() && !path.as_os_str().as_bytes().contains(&0);
+    paths.filter(is_path).collect()
+}
+
+/// Resolves the escapes of a value in an address of D-Bus (D-Bus Specification, "Server Addresses").
+fn unescaped(value: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((&byte, after)) = rest.split_first() {
+        let escape = after.first_chunk().filter(|_| byte == b'%');
+        let (meant, behind) = match escape.copied().and_then(escaped) {
+            Some(meant) => (meant, &after[2..]),
+            None => (byte, after),
+        };
+        plain.push(meant);
+        rest = behind;
+    }
+    plain
+}
+
+/// Reads two hexadecimal digits.
+fn escaped(digits: [u8; 2]) -> Option<u8> {
+    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(16 * high? + low?).ok()
 }
 
 /// Lists the sockets of GnuPG's services, one of which fetches keys.
@@ -224,6 +248,27 @@ mod tests {
         }
         let odd = hidden(&[("XDG_RUNTIME_DIR", "run"), ("DOCKER_HOST", "ssh://host")]);
         assert!(odd.iter().all(|path| path.is_absolute()));
+    }
+
+    #[test]
+    fn an_escaped_address_of_d_bus_hides_the_socket_that_it_means() {
+        for (address, path) in [
+            ("unix:path=/srv/a%2cb%3Bc%20d", "/srv/a,b;c d"),
+            ("unix:path=%2Fsrv%2fbus", "/srv/bus"),
+            ("unix:path=/srv/%e2%82%ac,guid=1", "/srv/\u{20ac}"),
+            // No bus has such an address.
+            ("unix:path=/srv/100%", "/srv/100%"),
+            ("unix:path=/srv/%g0%1", "/srv/%g0%1"),
+            // Docker takes the path as it is.
+            ("unix:///srv/a%20b", "/srv/a%20b"),
+        ] {
+            assert_eq!(
+                named_by(&address.into()),
+                [PathBuf::from(path)],
+                "{address}"
+            );
+        }
+        assert!(named_by(&"unix:path=/srv/%00".into()).is_empty());
     }
 
     #[test]
