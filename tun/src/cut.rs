@@ -15,7 +15,9 @@ use std::ops::Range;
 
 use convoy_packet::{
     checksum::{fold, sum},
-    vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader},
+    vnet::{
+        DATA_VALID, GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader,
+    },
 };
 
 use crate::ip::{self, MAX_PACKET, long, set_long, set_word, tcp, udp, v4, v6, word};
@@ -39,6 +41,11 @@ pub(crate) fn unframe(header: VnetHeader, packet: &mut [u8]) -> Result<Framing, 
         return Err(Malformed);
     }
     if header.gso_type & !GSO_ECN != GSO_NONE {
+        let is_verified = header.flags & (NEEDS_CSUM | DATA_VALID) == DATA_VALID;
+        let header = match is_verified {
+            true => seed_checksum(header, packet).ok_or(Malformed)?,
+            false => header,
+        };
         return SuperPacket::parse(header, packet).map(Framing::Super);
     }
     if packet.is_empty() {
@@ -54,6 +61,41 @@ pub(crate) fn unframe(header: VnetHeader, packet: &mut [u8]) -> Result<Framing, 
         set_word(packet, field, never_zero(!total));
     }
     Ok(Framing::Whole)
+}
+
+/// Replaces the verified checksum of a super-packet by the sum of its pseudo-header; returns the virtio
+/// header that says so. The old checksum is no help: it may be that of the first segment alone.
+#[cold]
+fn seed_checksum(header: VnetHeader, packet: &mut [u8]) -> Option<VnetHeader> {
+    let (transport, protocol, addresses) = match packet.first()? >> 4 {
+        4 if packet.len() >= v4::HEADER_LEN => {
+            let header_len = usize::from(packet[0] & 0x0f) * 4;
+            (header_len, packet[v4::PROTOCOL], v4::ADDRESSES)
+        }
+        6 if packet.len() >= v6::HEADER_LEN => {
+            let (at, protocol) = transport_v6(packet)?;
+            (at, protocol, v6::ADDRESSES)
+        }
+        _ => return None,
+    };
+    let offset = match protocol {
+        ip::TCP => tcp::CHECKSUM,
+        ip::UDP => udp::CHECKSUM,
+        _ => return None,
+    };
+    let field = transport + offset;
+    if field + 2 > packet.len() {
+        return None;
+    }
+    let len = (packet.len() - transport) as u32;
+    let pseudo = u32::from(sum(&packet[addresses])) + u32::from(protocol) + len;
+    set_word(packet, field, fold(pseudo));
+    Some(VnetHeader {
+        flags: NEEDS_CSUM,
+        csum_start: transport as u16,
+        csum_offset: offset as u16,
+        ..header
+    })
 }
 
 /// The layout of a super-packet: one header, and behind it the payload of several segments. Lengths and
@@ -147,21 +189,18 @@ fn fits_v4(packet: &[u8], transport: usize, protocol: u8) -> bool {
 fn fits_v6(packet: &[u8], transport: usize, protocol: u8) -> bool {
     let is_whole = packet.len() >= v6::HEADER_LEN
         && usize::from(word(packet, v6::PAYLOAD_LEN)) + v6::HEADER_LEN == packet.len();
-    if !is_whole {
-        return false;
-    }
+    is_whole && transport_v6(packet) == Some((transport, protocol))
+}
+
+/// Returns the place and the protocol of the header behind the extension headers.
+fn transport_v6(packet: &[u8]) -> Option<(usize, u8)> {
     let (mut at, mut next) = (v6::HEADER_LEN, packet[v6::NEXT_HEADER]);
-    while at < transport && v6::EXTENSIONS.contains(&next) {
-        let Some(&[following, units]) = packet[at..].first_chunk() else {
-            return false;
-        };
+    while v6::EXTENSIONS.contains(&next) {
+        let [following, units] = *packet.get(at..)?.first_chunk()?;
         next = following;
         at += (usize::from(units) + 1) * 8;
-        if at > packet.len() {
-            return false;
-        }
     }
-    at == transport && next == protocol
+    Some((at, next))
 }
 
 /// Cuts one super-packet; holds everything that its segments have in common.

@@ -53,7 +53,7 @@ impl OutboundBatch {
         self.0.calls
     }
 
-    /// Reads discarded because their virtio header contradicts the packet.
+    /// Reads discarded because their virtio header contradicts the packet, or could not express its kind.
     pub fn malformed(&self) -> u32 {
         self.0.malformed
     }
@@ -254,8 +254,7 @@ impl OutboundBuffer {
             None => Err(crate::cut::Malformed),
         };
         let Ok(unframed) = unframed else {
-            self.malformed += 1;
-            return;
+            return self.refuse();
         };
         let mut entry = Entry {
             start,
@@ -282,6 +281,11 @@ impl OutboundBuffer {
         self.len += 1;
         self.packets += entry.packets;
         self.filled = end;
+    }
+
+    /// Counts a read that yielded no packet.
+    pub(crate) fn refuse(&mut self) {
+        self.malformed += 1;
     }
 
     fn next_start(&self) -> usize {

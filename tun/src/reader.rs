@@ -34,6 +34,7 @@ pub fn spawn_reader(device: &Device, batch: usize) -> io::Result<Reader> {
         } else {
             0
         },
+        refused: 0,
     };
     let reading = Reading {
         source: source.clone(),
@@ -260,7 +261,13 @@ struct Source {
     io: Arc<dyn PacketIo>,
     /// Length of the virtio header, in bytes.
     framing: usize,
+    /// Refused reads in a row: a packet or an empty device ends the row.
+    refused: u32,
 }
+
+/// Refused reads in a row after which the device counts as broken. They are many times as many as its queue
+/// holds, so they cannot all be packets, and take a fraction of a second, so a broken device is no load.
+const MOST_REFUSED: u32 = 65_536;
 
 /// Why reading into a batch has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,11 +279,12 @@ enum Filled {
 }
 
 impl Source {
-    /// Reads up to `limit` packets without waiting; a super-packet may exceed the limit.
+    /// Reads up to `limit` packets without waiting; a super-packet may exceed the limit. Refused reads count
+    /// as packets.
     #[inline(never)]
-    fn fill(&self, batch: &mut OutboundBuffer, limit: usize) -> Result<Filled, ReaderExit> {
-        let mut last = 1;
-        while batch.packets() + last <= limit.max(last) {
+    fn fill(&mut self, batch: &mut OutboundBuffer, limit: usize) -> Result<Filled, ReaderExit> {
+        let (mut last, mut refused) = (1, 0);
+        while batch.packets() + refused + last <= limit.max(last) {
             let Some(room) = batch.room(self.framing) else {
                 break;
             };
@@ -284,13 +292,23 @@ impl Source {
             batch.calls.reads += 1;
             match read {
                 Ok(len) => {
+                    self.refused = 0;
                     let before = batch.packets();
                     batch.accept(len, self.framing);
                     last = (batch.packets() - before).max(1);
                 }
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => return Ok(Filled::Drained),
+                    Some(libc::EAGAIN) => {
+                        self.refused = 0;
+                        return Ok(Filled::Drained);
+                    }
                     Some(libc::EINTR) => {}
+                    // The driver has discarded a packet whose GSO type the virtio header cannot express.
+                    Some(libc::EINVAL) if self.refused < MOST_REFUSED => {
+                        self.refused += 1;
+                        refused += 1;
+                        batch.refuse();
+                    }
                     // A reader that the driver wakes while it detaches the file gets EFAULT; later ones
                     // get EBADFD.
                     Some(libc::EBADFD | libc::EFAULT) => return Err(ReaderExit::InterfaceDeleted),

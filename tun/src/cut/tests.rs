@@ -24,6 +24,26 @@ proptest! {
     }
 
     #[test]
+    fn a_super_packet_whose_checksum_was_verified_is_cut_alike(
+        headers in any_headers(),
+        len in 0..5_000usize,
+        checksum: u16,
+    ) {
+        let payload = payload(len, headers.ttl);
+        let (vnet, mut packet) = headers.super_packet(&payload, 500);
+        let field = headers.transport() + usize::from(vnet.csum_offset);
+        set_word(&mut packet, field, checksum);
+        let vnet = VnetHeader {
+            flags: DATA_VALID,
+            csum_start: 0,
+            csum_offset: 0,
+            ..vnet
+        };
+        let cut = cut_all(vnet, &mut packet);
+        prop_assert_eq!(cut, Ok(headers.segments(&payload, 500)));
+    }
+
+    #[test]
     fn no_virtio_header_makes_it_panic(
         header: [u8; convoy_packet::vnet::VNET_LEN],
         mut packet in proptest::collection::vec(any::<u8>(), 0..300),
@@ -37,6 +57,7 @@ proptest! {
         damage in proptest::collection::vec((0..90usize, any::<u8>()), 1..4),
         vnet_damage in proptest::option::of((0..10usize, any::<u8>())),
         cut_off in 0..100usize,
+        is_verified: bool,
     ) {
         let (vnet, mut packet) = headers.super_packet(&payload(500, 1), 100);
         for (at, value) in damage {
@@ -44,6 +65,9 @@ proptest! {
         }
         packet.truncate(packet.len() - cut_off);
         let mut vnet = vnet.to_bytes();
+        if is_verified {
+            vnet[0] = DATA_VALID;
+        }
         if let Some((at, value)) = vnet_damage {
             vnet[at] = value;
         }

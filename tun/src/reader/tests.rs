@@ -175,6 +175,44 @@ async fn an_unknown_error_ends_the_thread_and_an_interrupted_read_does_not() {
 }
 
 #[tokio::test]
+async fn packets_that_the_driver_refuses_are_malformed_and_the_next_is_read() {
+    let (device, kernel) = memory::pair(VNET, 1420).unwrap();
+    (0..4).for_each(|nth| kernel.send(&numbered(nth)));
+    (0..3).for_each(|nth| kernel.fail_read(nth, libc::EINVAL));
+    let mut reader = spawn_reader(&device, 2).unwrap();
+    let batch = recv(&mut reader).await.unwrap();
+    assert_eq!((batch.malformed(), batch.packets()), (2, 0));
+    let mut batch = recv(&mut reader).await.unwrap();
+    assert_eq!((batch.malformed(), batch.packets()), (1, 1));
+    assert_eq!(batch.next().unwrap().bytes(), &numbered(3)[VNET_LEN..]);
+}
+
+#[test]
+fn a_device_that_refuses_every_read_has_failed() {
+    let (device, kernel) = memory::pair(VNET, 1420).unwrap();
+    let mut source = Source {
+        io: Arc::clone(&device.io),
+        framing: VNET_LEN,
+        refused: 0,
+    };
+    let mut batch = OutboundBuffer::new();
+    let mut refuse = |source: &mut Source| {
+        kernel.send(&numbered(0));
+        kernel.fail_read(0, libc::EINVAL);
+        source.fill(&mut batch, 1)
+    };
+    for _ in 0..MOST_REFUSED {
+        assert_eq!(refuse(&mut source).unwrap(), Filled::Full);
+    }
+    assert!(matches!(refuse(&mut source), Err(ReaderExit::Failed(_))));
+    assert!(matches!(
+        source.fill(&mut OutboundBuffer::new(), 1),
+        Ok(Filled::Drained)
+    ));
+    assert!(refuse(&mut source).is_ok(), "an empty device ends the row");
+}
+
+#[tokio::test]
 async fn a_stopped_reader_says_so() {
     let (mut reader, _kernel) = start(50);
     reader.stop();
