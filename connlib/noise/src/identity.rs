@@ -86,7 +86,12 @@ impl Identity {
     ) -> Result<Screened, DropReason> {
         let mut reply = [0; COOKIE_REPLY];
         let is_asking = handshakes.as_ref().is_some_and(|it| it.would_ask(now));
-        let room = if is_asking { &mut reply[..] } else { &mut [] };
+        let room = if is_asking {
+            self.macs.renew_secret(now);
+            &mut reply[..]
+        } else {
+            &mut []
+        };
         let (packet, has_mac2) = self.macs.check(from, datagram, room)?;
         match packet {
             Packet::PacketCookieReply(cookie) => {
@@ -100,7 +105,6 @@ impl Identity {
         if let Some(handshakes) = handshakes
             && handshakes.count(now)
         {
-            self.macs.renew_secret(now);
             // Only a right MAC2 ties a message to its address. If other messages took tokens of that
             // address, anybody could use them up.
             let is_admitted = match has_mac2 {

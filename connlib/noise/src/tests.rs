@@ -7,7 +7,8 @@ use convoy_types::{PresharedKey, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
 use crate::{
-    Claim, Identity, Initiation, PeerKeys, Session, Tai64n,
+    Claim, Cookies, HandshakeLimiter, Identity, Initiation, MacKeys, PeerKeys, Screened, Session,
+    Tai64n,
     messages::{INITIATION, RESPONSE},
 };
 
@@ -110,6 +111,34 @@ fn an_initiation_of_another_peer_is_refused() {
     let other = Identity::new(&PrivateKey([3; 32])).public_key();
     let keys = PeerKeys::new(&responder.identity, other).unwrap();
     assert!(Claim::read(&keys, &initiation, || Some(ephemeral(4))).is_none());
+}
+
+#[test]
+fn the_first_cookie_after_a_long_calm_lives_as_long_as_any() {
+    let (initiator, mut responder) = sides();
+    let keys = MacKeys::new(&responder.identity.public_key());
+    let mut limiter = HandshakeLimiter::default();
+    let mut initiation = [0; INITIATION];
+    initiator.initiate(&mut initiation);
+    let mut screen_under_load = |cookies: &mut Cookies, now| {
+        while !limiter.count(now) {}
+        cookies.sign(&keys, &mut initiation, now);
+        let from = [192, 0, 2, 1].into();
+        let screened = responder
+            .identity
+            .screen(from, &initiation, Some(&mut limiter), now);
+        screened.unwrap()
+    };
+    let mut cookies = Cookies::default();
+    let Screened::AskForCookie(reply) = screen_under_load(&mut cookies, T0) else {
+        panic!("a cookie reply should have come");
+    };
+    cookies.accept(&keys, &reply, T0).unwrap();
+    let later = T0 + Duration::from_secs(110);
+    let of_another = screen_under_load(&mut Cookies::default(), later);
+    assert!(matches!(of_another, Screened::AskForCookie(_)));
+    let again = screen_under_load(&mut cookies, later);
+    assert!(matches!(again, Screened::Initiation(_)));
 }
 
 /// A public key of low order makes any Diffie-Hellman operation yield zero (RFC 7748 §6.1).
