@@ -6,13 +6,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::packet::{self, header_v4, header_v6, pseudo_header, sum};
+use crate::{
+    mss::EXTENSIONS,
+    packet::{self, header_v4, header_v6, pseudo_header, sum},
+};
 
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 const ICMPV4: u8 = 1;
 const ICMPV6: u8 = 58;
+const FRAGMENT: u8 = 44;
 /// Longest ICMP error over IPv4, in bytes: every host accepts an IPv4 packet of that length (RFC 791).
 const IPV4_MINIMUM: usize = 576;
 /// Longest ICMP error over IPv6, in bytes: every link carries an IPv6 packet of that length (RFC 8200).
@@ -55,9 +59,22 @@ fn may_answer_v4(packet: &[u8]) -> bool {
 }
 
 /// Returns whether an error may answer this IPv6 packet: not if it is an error itself, with a type below 128
-/// (RFC 4443 §2.4 e).
+/// (RFC 4443 §2.4 e). Follows extension headers as far as an error can reach.
 fn may_answer_v6(packet: &[u8]) -> bool {
-    let is_query = packet[6] != ICMPV6 || packet.get(IPV6_HEADER).is_some_and(|t| *t >= 128);
+    let head = &packet[..packet.len().min(IPV6_MINIMUM)];
+    let (mut next, mut at) = (packet[6], IPV6_HEADER);
+    while let Some([following, units, offset @ ..]) =
+        head.get(at..).and_then(|it| it.first_chunk::<4>())
+    {
+        // Behind the fragment header of a later fragment there is no header.
+        at += match (next, offset) {
+            (FRAGMENT, [0, 0..8]) => 8,
+            _ if EXTENSIONS.contains(&next) => 8 * (1 + usize::from(*units)),
+            _ => break,
+        };
+        next = *following;
+    }
+    let is_query = next != ICMPV6 || head.get(at).is_some_and(|t| *t >= 128);
     is_query && has_unicast_source(packet)
 }
 
@@ -96,84 +113,4 @@ fn error_v6(packet: &[u8], kind: [u8; 2], rest: [u8; 4]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_quotes_the_packet_and_has_right_checksums() {
-        let packet = ipv4(1400, 17);
-        let answer = too_big(&packet, 1300).unwrap();
-        assert_eq!(answer.len(), IPV4_MINIMUM);
-        assert_eq!(packet::destination(&answer), packet::source(&packet));
-        assert_eq!(answer[20..22], [3, 4]);
-        assert_eq!(answer[26..28], 1300u16.to_be_bytes());
-        assert_eq!(answer[28..], packet[..IPV4_MINIMUM - 28]);
-        assert_eq!(sum(&answer[..20], 0), 0xffff);
-        assert_eq!(sum(&answer[20..], 0), 0xffff);
-    }
-
-    #[test]
-    fn ipv6_has_its_own_message() {
-        let packet = ipv6(1401, 17);
-        let answer = too_big(&packet, 1300).unwrap();
-        assert_eq!(answer.len(), IPV6_MINIMUM);
-        assert_eq!(packet::destination(&answer), packet::source(&packet));
-        assert_eq!(answer[40], 2);
-        assert_eq!(answer[44..48], 1300u32.to_be_bytes());
-        let pseudo = u32::from(sum(&answer[8..40], 0)) + (1280 - 40) + 58;
-        assert_eq!(sum(&answer[40..], pseudo), 0xffff);
-    }
-
-    #[test]
-    fn errors_fragments_and_senders_that_allow_fragmentation_get_no_answer() {
-        let mut error = ipv4(1400, ICMPV4);
-        error[20] = 3;
-        assert_eq!(too_big(&error, 1300), None);
-        let mut fragment = ipv4(1400, 17);
-        fragment[7] = 9;
-        assert_eq!(too_big(&fragment, 1300), None);
-        let mut lenient = ipv4(1400, 17);
-        lenient[6] = 0;
-        assert_eq!(too_big(&lenient, 1300), None);
-        let mut error = ipv6(1400, ICMPV6);
-        error[40] = 1;
-        assert_eq!(too_big(&error, 1300), None);
-    }
-
-    #[test]
-    fn a_destination_without_a_peer_is_unreachable_unless_multicast() {
-        let packet = ipv4(100, 17);
-        let answer = unreachable(&packet).unwrap();
-        assert_eq!(answer[20..22], [3, 1]);
-        assert_eq!(answer[24..28], [0; 4]);
-        assert_eq!(answer[28..], packet);
-        let packet = ipv6(100, 17);
-        let answer = unreachable(&packet).unwrap();
-        assert_eq!(answer[40..42], [1, 3]);
-        assert_eq!(answer[48..], packet);
-        let mut multicast = ipv6(100, ICMPV6);
-        multicast[40] = 133;
-        multicast[24] = 0xff;
-        assert_eq!(unreachable(&multicast), None);
-    }
-
-    fn ipv4(len: usize, protocol: u8) -> Vec<u8> {
-        let mut packet = vec![7; len];
-        packet[0] = 0x45;
-        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        packet[6..8].copy_from_slice(&[0x40, 0]);
-        packet[9] = protocol;
-        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
-        packet
-    }
-
-    fn ipv6(len: usize, protocol: u8) -> Vec<u8> {
-        let mut packet = vec![7; len];
-        packet[0] = 0x60;
-        packet[4..6].copy_from_slice(&((len - 40) as u16).to_be_bytes());
-        packet[6] = protocol;
-        packet[8..40].fill(0x20);
-        packet[39] = 9;
-        packet
-    }
-}
+mod tests;

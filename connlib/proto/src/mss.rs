@@ -31,7 +31,7 @@ const IPV6_NEXT_HEADER: usize = 6;
 const IPV6_HEADER: usize = 40;
 const TCP: u8 = 6;
 /// Extension headers of IPv6 that TCP may follow: hop-by-hop options, routing, destination options.
-const EXTENSIONS: [u8; 3] = [0, 43, 60];
+pub(crate) const EXTENSIONS: [u8; 3] = [0, 43, 60];
 /// Most of them in one packet: RFC 8200 §4.1 lists these, and destination options twice.
 const MOST_EXTENSIONS: usize = 4;
 
