@@ -304,7 +304,10 @@ impl Node {
 
     /// Queues a datagram to be sent ahead of bulk data.
     pub(crate) fn push_control(&mut self, endpoint: Endpoint, datagram: &[u8]) {
-        if !self.control.push(endpoint.destination(0), datagram) {
+        // Timers may still run between the slices of a link that goes down, whose sockets are closed.
+        if !self.is_up {
+            self.counters.drops.add(DropReason::OutboundLinkDown, 1);
+        } else if !self.control.push(endpoint.destination(0), datagram) {
             self.counters.drops.add(DropReason::OutboundQueueFull, 1);
         }
     }

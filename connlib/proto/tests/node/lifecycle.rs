@@ -695,6 +695,21 @@ fn control_datagrams_that_wait_when_the_link_is_set_down_are_counted() {
 }
 
 #[test]
+fn a_keepalive_between_the_slices_of_a_link_that_goes_down_is_dropped_and_counted() {
+    let mut pair = Pair::connected();
+    let mut peer = pair.b.as_peer();
+    peer.persistent_keepalive = Some(25);
+    pair.a.set_peer(peer, pair.now);
+    pair.settle();
+    let mut change = pair.a.node.begin_link(false);
+    pair.now += 30 * SECOND;
+    pair.a.tick(pair.now);
+    assert_eq!(pair.a.take_wire(pair.now).len(), 0);
+    assert_eq!(pair.a.drops(DropReason::OutboundLinkDown), 1);
+    assert!(pair.a.node.link_slice(&mut change, pair.now));
+}
+
+#[test]
 fn a_link_that_comes_up_again_begins_a_new_session_and_resumes_keepalives() {
     let mut pair = Pair::connected();
     pair.a.node.set_link(false, pair.now);
