@@ -57,6 +57,12 @@ impl Deadlines {
         self.replace(RELAYS, former, next);
     }
 
+    /// Ensures that the TURN servers come up no later than at `now`.
+    pub(crate) fn hasten_relays(&mut self, now: Duration) {
+        let next = self.relays.map_or(now, |at| at.min(now));
+        self.arm_relays(Some(next));
+    }
+
     fn replace(&mut self, id: usize, former: Option<Duration>, next: Option<Duration>) {
         if former == next {
             return;

@@ -113,7 +113,8 @@ impl Node {
                 .add(DropReason::OutboundRelayNotReady, 1),
         }
         self.relays = Some(relays);
-        self.update_relays(now);
+        // Once for all messages of a tick, as the update goes through all users.
+        self.deadlines.hasten_relays(now);
     }
 
     /// Lets the peer be reached by a relay, which takes a moment if none is ready. Returns whether one may be.

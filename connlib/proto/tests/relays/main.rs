@@ -14,7 +14,7 @@ use convoy_proto::{
     counters::DropReason,
 };
 
-use common::SECOND;
+use common::{SECOND, ipv4};
 use world::{Firewall, PASSWORD, World, relay};
 
 #[test]
@@ -83,6 +83,21 @@ fn a_change_of_network_brings_the_direct_way_back_at_once() {
     world.a.node.handshake_now(&key, world.now);
     world.talk(SECOND);
     assert_eq!(world.snapshot().peers[0].relay, None);
+}
+
+/// It takes time for each peer that needs a server, so one call of timers does it for all messages.
+#[test]
+fn an_initiation_by_the_relay_leaves_the_servers_to_the_next_call_of_timers() {
+    let mut world = World::relayed();
+    // The session ends.
+    world.run(Duration::from_secs(200));
+    let packet = ipv4(world.a.inner, world.peers[0].inner, b"data");
+    world.a.sent_for(&[packet], world.now);
+    let sent = world.a.take_sent(world.now);
+    assert!(sent.iter().any(|(to, _)| *to == world.server_address));
+    assert_eq!(world.a.node.poll_timeout(), Some(world.now));
+    world.a.tick(world.now);
+    assert!(world.a.node.poll_timeout() > Some(world.now));
 }
 
 #[test]
