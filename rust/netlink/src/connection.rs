@@ -2,19 +2,23 @@
 
 use std::io;
 
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use rtnetlink::{
     packet_core::{
-        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader,
-        NetlinkMessage, NetlinkPayload,
+        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NLM_F_REQUEST,
+        NetlinkHeader, NetlinkMessage, NetlinkPayload,
     },
     packet_route::{AddressFamily, RouteNetlinkMessage},
     proto::{ConnectionHandle, new_connection},
     sys::{AsyncSocket as _, SocketAddr, protocols::NETLINK_ROUTE},
 };
 use tokio::task::JoinHandle;
+use tracing::debug;
 
 use crate::{error::NetlinkError, message::Message};
+
+/// Attempts to list objects that do not change meanwhile.
+const ATTEMPTS: usize = 8;
 
 /// A connection to rtnetlink in the network namespace of the thread that opened it.
 ///
@@ -57,7 +61,8 @@ impl Netlink {
         message: RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
         const ABSENT: [i32; 3] = [libc::ENOENT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
-        match self.ask(message, NLM_F_DUMP).await {
+        let attempt = || self.ask(message.clone(), NLM_F_DUMP);
+        match undisturbed(attempt).await {
             Err(error) if error.raw_os_error().is_some_and(|it| ABSENT.contains(&it)) => {
                 Ok(Vec::new())
             }
@@ -73,37 +78,65 @@ impl Netlink {
         &self,
         message: RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
-        let found = self.ask(message, NLM_F_ACK).await?;
+        let found = self.ask(message, NLM_F_ACK).await?.objects;
         match found.is_empty() {
             true => Err(io::Error::other("the kernel's answer cannot be parsed")),
             false => Ok(found),
         }
     }
 
-    async fn ask(
-        &self,
-        message: RouteNetlinkMessage,
-        flags: u16,
-    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+    async fn ask(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Found> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
         let message = NetlinkPayload::InnerMessage(Message(Some(message)));
         let request = NetlinkMessage::new(header, message);
         let answers = self.handle.request(request, SocketAddr::new(0, 0));
-        let mut answers = Box::pin(answers.map_err(io::Error::other)?);
-        let mut found = Vec::new();
-        while let Some(answer) = answers.next().await {
-            match answer.payload {
-                NetlinkPayload::InnerMessage(Message(answer)) => found.extend(answer),
-                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-                NetlinkPayload::Done(end) if end.code < 0 => {
-                    return Err(io::Error::from_raw_os_error(end.code.saturating_neg()));
-                }
-                NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(found),
-                _ => {}
+        collect(answers.map_err(io::Error::other)?).await
+    }
+}
+
+/// Answer to a request.
+#[derive(Debug, Default)]
+struct Found {
+    objects: Vec<RouteNetlinkMessage>,
+    /// Whether something changed during a dump, so that objects may be missing.
+    is_interrupted: bool,
+}
+
+/// Collects the answers to a request.
+async fn collect(answers: impl Stream<Item = NetlinkMessage<Message>>) -> io::Result<Found> {
+    let mut answers = Box::pin(answers);
+    let mut found = Found::default();
+    while let Some(answer) = answers.next().await {
+        found.is_interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+        match answer.payload {
+            NetlinkPayload::InnerMessage(Message(answer)) => found.objects.extend(answer),
+            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+            NetlinkPayload::Done(end) if end.code < 0 => {
+                return Err(io::Error::from_raw_os_error(end.code.saturating_neg()));
             }
+            NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(found),
+            _ => {}
         }
-        Err(io::Error::other("the connection has ended"))
+    }
+    Err(io::Error::other("the connection has ended"))
+}
+
+/// Repeats an interrupted dump.
+async fn undisturbed<F: Future<Output = io::Result<Found>>>(
+    mut attempt: impl FnMut() -> F,
+) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut attempts = 1..ATTEMPTS;
+    loop {
+        let found = attempt().await?;
+        if found.is_interrupted && attempts.next().is_some() {
+            continue;
+        }
+        if found.is_interrupted {
+            // Nearly everything is in it; an error would keep tunnels down while containers come and go.
+            debug!("the kernel's tables kept changing while they were listed");
+        }
+        return Ok(found.objects);
     }
 }
 
@@ -125,10 +158,10 @@ pub(crate) fn family(ipv6: bool) -> AddressFamily {
 mod tests {
     use std::{thread, time::Duration};
 
-    use futures_util::FutureExt as _;
+    use futures_util::{FutureExt as _, stream};
     use nix::sched::{CloneFlags, unshare};
     use rtnetlink::{
-        packet_core::DefaultNla,
+        packet_core::{DefaultNla, DoneMessage},
         packet_route::link::{LinkAttribute, LinkMessage},
     };
     use tokio::{runtime::Builder, time::timeout};
@@ -149,6 +182,44 @@ mod tests {
             asked.await.unwrap_err();
         }
         assert!(!netlink.dump(request()).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_dump_that_a_change_interrupts_is_repeated_but_not_for_ever() {
+        let link = |flags| {
+            let link = RouteNetlinkMessage::NewLink(LinkMessage::default());
+            answer(flags, NetlinkPayload::InnerMessage(Message(Some(link))))
+        };
+        let done = |flags| answer(flags, NetlinkPayload::Done(DoneMessage::default()));
+        let cases = [
+            (vec![link(0), done(0)], 1),
+            (vec![link(NLM_F_DUMP_INTR), done(0)], 2),
+            (vec![link(0), done(NLM_F_DUMP_INTR)], 2),
+        ];
+        for (first, expected) in cases {
+            let mut attempts = 0;
+            let listed = undisturbed(|| {
+                attempts += 1;
+                let whole = vec![link(0), link(0), done(0)];
+                let is_first = attempts == 1;
+                collect(stream::iter(if is_first { first.clone() } else { whole }))
+            });
+            assert_eq!(listed.await.unwrap().len(), expected);
+            assert_eq!(attempts, expected);
+        }
+        let mut attempts = 0;
+        let listed = undisturbed(|| {
+            attempts += 1;
+            collect(stream::iter([link(NLM_F_DUMP_INTR), done(0)]))
+        });
+        assert_eq!(listed.await.unwrap().len(), 1, "the last");
+        assert_eq!(attempts, ATTEMPTS);
+    }
+
+    fn answer(flags: u16, payload: NetlinkPayload<Message>) -> NetlinkMessage<Message> {
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        NetlinkMessage::new(header, payload)
     }
 
     #[test]

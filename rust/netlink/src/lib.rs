@@ -31,6 +31,6 @@ pub use error::NetlinkError;
 pub use link::{Link, LinkChange};
 pub use notices::{Notice, Notices, Topic};
 pub use own_address::OwnAddress;
-pub use route::{LOCAL_TABLE, MAIN_TABLE, PathMtu, Route};
+pub use route::{LOCAL_TABLE, MAIN_TABLE, NextHop, PathMtu, Route};
 pub use rtnetlink::packet_route::route::{RouteProtocol, RouteScope, RouteType};
 pub use rule::Rule;

@@ -22,7 +22,7 @@ const NEEDED: [u16; 6] = [
 const KIND_FLAGS: u16 = 0xc000;
 
 /// A message; `None` if it cannot be parsed. The library would skip it, and who has asked would wait for ever.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Message(pub(crate) Option<RouteNetlinkMessage>);
 
 impl NetlinkDeserializable for Message {

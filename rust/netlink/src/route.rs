@@ -9,7 +9,7 @@ use rtnetlink::packet_route::{
     AddressFamily, RouteNetlinkMessage,
     route::{
         RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
-        RouteProtocol, RouteScope, RouteType,
+        RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteScope, RouteType,
     },
 };
 
@@ -34,8 +34,8 @@ pub struct Route {
     pub kind: RouteType,
     /// Index of the device by which packets leave, unless it has several next hops.
     pub device: Option<u32>,
-    /// Indices of the devices of several next hops.
-    pub hops: Vec<u32>,
+    /// Its several next hops.
+    pub hops: Vec<NextHop>,
     /// The next hop's address, of the same family.
     pub gateway: Option<IpAddr>,
     /// Whether packets go to a next hop, not to their destinations directly.
@@ -50,6 +50,17 @@ pub struct Route {
     pub scope: RouteScope,
     /// The MTU that is set on the route itself, or that a look-up found learnt from ICMP, in bytes. Not written.
     pub mtu: Option<u32>,
+}
+
+/// One of several next hops of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Index of the device by which packets leave.
+    pub device: u32,
+    /// Its address, of the same family as the route.
+    pub gateway: Option<IpAddr>,
+    /// Whether its device is down or has no carrier.
+    pub is_down: bool,
 }
 
 /// The MTU of a route that a look-up finds.
@@ -87,7 +98,7 @@ impl Route {
 
     /// Iterates over the devices by which packets leave.
     pub fn devices(&self) -> impl Iterator<Item = u32> {
-        self.hops.iter().copied().chain(self.device)
+        self.hops.iter().map(|hop| hop.device).chain(self.device)
     }
 }
 
@@ -202,7 +213,7 @@ impl Route {
                 RouteAttribute::Destination(it) => to = address(it).unwrap_or(any),
                 RouteAttribute::Oif(index) => route.device = Some(*index),
                 RouteAttribute::MultiPath(hops) => {
-                    route.hops = hops.iter().map(|hop| hop.interface_index).collect();
+                    route.hops = hops.iter().map(NextHop::parse).collect();
                 }
                 RouteAttribute::Gateway(it) => {
                     (route.gateway, route.has_gateway) = (address(it), true);
@@ -216,6 +227,20 @@ impl Route {
         }
         route.to = Prefix::new(to, message.header.destination_prefix_length)?;
         Some(route)
+    }
+}
+
+impl NextHop {
+    fn parse(hop: &RouteNextHop) -> Self {
+        let down = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
+        Self {
+            device: hop.interface_index,
+            gateway: hop.attributes.iter().find_map(|attribute| match attribute {
+                RouteAttribute::Gateway(it) => address(it),
+                _ => None,
+            }),
+            is_down: hop.flags.intersects(down),
+        }
     }
 }
 
@@ -236,7 +261,7 @@ fn mtu(metrics: &[RouteMetric]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use rtnetlink::packet_route::route::{RouteNextHop, RouteVia};
+    use rtnetlink::packet_route::route::RouteVia;
 
     use super::*;
 
@@ -269,13 +294,23 @@ mod tests {
             hop.interface_index = index;
             hop
         };
+        let mut second = hop(3);
+        second.flags = RouteNextHopFlags::Dead;
+        let gateway = RouteAddress::Inet(Ipv4Addr::new(192, 0, 2, 3));
+        second.attributes.push(RouteAttribute::Gateway(gateway));
         message.attributes.extend([
-            RouteAttribute::MultiPath(vec![hop(2), hop(3)]),
+            RouteAttribute::MultiPath(vec![hop(2), second]),
             RouteAttribute::Metrics(vec![RouteMetric::Mtu(1400)]),
             RouteAttribute::Via(RouteVia::Inet6(Ipv6Addr::LOCALHOST)),
         ]);
         let parsed = Route::parse(&message).unwrap();
         assert_eq!(parsed.devices().collect::<Vec<_>>(), [2, 3, 7]);
+        let second = NextHop {
+            device: 3,
+            gateway: Some([192, 0, 2, 3].into()),
+            is_down: true,
+        };
+        assert_eq!(parsed.hops[1], second);
         assert_eq!((parsed.mtu, parsed.has_gateway), (Some(1400), true));
         // The kernel tells 0 for none.
         let none = RouteAttribute::Metrics(vec![RouteMetric::Mtu(0)]);
