@@ -14,7 +14,7 @@ use convoy_netlink::{Link, Netlink};
 use convoy_tun::Device;
 use convoy_tunnel::{ApplyError, Tunnel};
 use nix::{libc::ino_t, sys::stat::stat};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{Span, error, info, warn};
 
 use events::{Event, Events};
@@ -22,6 +22,9 @@ use place::{Located, locate};
 
 /// Pause before trying again to bind a port that is in use.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// Pause before trying again to watch the link.
+const WATCH_RETRY: Duration = Duration::from_secs(10);
 
 /// Time for collecting route changes before acting on them: they come in bursts.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -42,25 +45,46 @@ pub(crate) fn own_namespace() -> Option<ino_t> {
 
 /// Passes every change of the link to the tunnel; returns when the interface is gone. This process is in `namespace`.
 ///
-/// If the link cannot be watched, logs that and treats the link as up.
+/// While the link cannot be watched, treats it as up and keeps trying; logs why.
 pub(crate) async fn follow(device: &Device, tunnel: &Tunnel, namespace: Option<ino_t>) {
     let on_routes = || tunnel.routes_changed();
-    let on_change = async |state: LinkState| {
-        state.mtu.into_iter().for_each(|mtu| tunnel.set_mtu(mtu));
-        set_link(tunnel, state.is_up).await
+    let attempt = async || {
+        let on_change = async |state: LinkState| {
+            state.mtu.into_iter().for_each(|mtu| tunnel.set_mtu(mtu));
+            set_link(tunnel, state.is_up).await
+        };
+        watch(device, namespace, on_change, on_routes).await
     };
-    let outcome = watch(device, namespace, on_change, on_routes);
-    if let Err(error) = outcome.await {
-        warn!("cannot watch the link, assuming that it is up: {error:#}");
+    let on_failure = async || {
         assume_up(tunnel).await;
-        std::future::pending::<()>().await;
+        // Those that changed before the next attempt are never told.
+        on_routes();
+    };
+    persist(attempt, on_failure, WATCH_RETRY).await;
+}
+
+/// Repeats `attempt` until it succeeds, `on_failure` and a pause after each failure.
+async fn persist(
+    mut attempt: impl AsyncFnMut() -> anyhow::Result<()>,
+    mut on_failure: impl AsyncFnMut(),
+    pause: Duration,
+) {
+    let mut known = None;
+    while let Err(error) = attempt().await {
+        let reason = format!("{error:#}");
+        if known.as_ref() != Some(&reason) {
+            warn!("cannot watch the link, assuming that it is up: {reason}");
+        }
+        known = Some(reason);
+        on_failure().await;
+        sleep(pause).await;
     }
 }
 
 /// Tells the tunnel that the link is up.
 pub(crate) async fn assume_up(tunnel: &Tunnel) {
     while !set_link(tunnel, true).await {
-        tokio::time::sleep(RETRY).await;
+        sleep(RETRY).await;
     }
 }
 
@@ -185,7 +209,7 @@ async fn wait_for_return(
     loop {
         let event = tokio::select! {
             event = events.next_here() => event?,
-            () = tokio::time::sleep(RETRY), if !is_followed => {
+            () = sleep(RETRY), if !is_followed => {
                 is_followed = tell().await;
                 continue;
             }
@@ -209,7 +233,23 @@ impl LinkState {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_link_that_cannot_be_watched_is_tried_again() {
+        let (mut attempts, mut failures) = (0, 0);
+        let attempt = async || {
+            attempts += 1;
+            anyhow::ensure!(attempts > 2, "no buffer space available");
+            Ok(())
+        };
+        let persisting = persist(attempt, async || failures += 1, Duration::ZERO);
+        let ended = timeout(Duration::from_secs(20), persisting).await;
+        ended.expect("it tries again");
+        assert_eq!((attempts, failures), (3, 2));
+    }
 
     #[test]
     fn flags_and_mtu_are_read_from_a_message() {

@@ -145,7 +145,7 @@ impl SupervisorsPrivileges {
             let outcome = exchange(&socket, sockets, wish(id), id, deadline);
             drop(asking);
             match outcome {
-                Err(error) if error.kind() != io::ErrorKind::TimedOut => {
+                Err(error) if is_closed(&error) => {
                     debug!("The supervisor is gone without having set the mark: {error}");
                     self.give_up(&socket);
                 }
@@ -236,6 +236,15 @@ impl Privileged for SupervisorsPrivileges {
             let _ = send(&socket, &message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
+}
+
+/// Returns whether an error means that the other end is closed. Others, such as a lack of memory, pass.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof
+    )
 }
 
 /// Sends a request with these sockets and waits for its answer. Skips late answers to other requests.

@@ -58,6 +58,28 @@ fn a_supervisor_that_hangs_costs_the_time_and_serves_later() {
 }
 
 #[test]
+fn a_request_that_fails_leaves_the_supervisor_to_later_ones() {
+    let privileges = SupervisorsPrivileges::new().with_time(LONG);
+    let line = privileges.another().unwrap();
+    let sockets = [socket()];
+    let too_many = [sockets[0].as_fd(); descriptors::MOST + 1];
+    let quick = privileges.clone().with_time(Duration::from_millis(1));
+    let refused = quick.prepare(&too_many, MARK).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    let asking = thread::spawn(move || privileges.prepare(&[sockets[0].as_fd()], MARK));
+    say(&line, asked(&line).0, None);
+    asking.join().unwrap().unwrap();
+}
+
+#[test]
+fn only_a_closed_line_is_given_up() {
+    let errors = [libc::EPIPE, libc::ECONNRESET, libc::ENOBUFS, libc::ENOMEM];
+    let given_up = errors.map(|errno| is_closed(&io::Error::from_raw_os_error(errno)));
+    assert_eq!(given_up, [true, true, false, false]);
+    assert!(is_closed(&io::ErrorKind::UnexpectedEof.into()));
+}
+
+#[test]
 fn threads_that_ask_at_once_each_get_their_own_answer() {
     const THREADS: usize = 4;
     const WISHES: usize = 50;
