@@ -4,11 +4,12 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read as _},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
 use hyper::header::HeaderValue;
+use nix::fcntl::OFlag;
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 use tracing::warn;
@@ -28,6 +29,9 @@ pub(super) enum TokenError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// It is a pipe, a device, or a directory.
+    #[error("it is not a regular file")]
+    NotAFile,
     /// See [`LENGTHS`].
     #[error(
         "a token has {} to {} characters (fix: `openssl rand -hex 32`)",
@@ -41,10 +45,19 @@ pub(super) enum TokenError {
 }
 
 impl Token {
-    /// Reads the token in a file; white space around it is ignored.
+    /// Reads the token in a regular file; white space around it is ignored.
     pub(super) fn read(path: &Path) -> Result<Self, TokenError> {
-        let file = File::open(path)?;
-        if file.metadata()?.permissions().mode() & 0o004 != 0 {
+        // Opening a FIFO would wait for its writer, and no signal would end that.
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let file = File::options()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(TokenError::NotAFile);
+        }
+        if metadata.permissions().mode() & 0o004 != 0 {
             let path = path.display();
             warn!("everybody on this machine can read the token in {path} (fix: chmod o-r {path})");
         }
@@ -82,6 +95,10 @@ impl fmt::Debug for Token {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
     use super::*;
 
     const TOKEN: &str = "0123456789abcdef-._~+/=";
@@ -124,6 +141,23 @@ mod tests {
             assert!(text.len() < 2 || !error.contains(text), "{error}");
         }
         Token::read(Path::new("/nowhere/token")).unwrap_err();
+    }
+
+    #[test]
+    fn a_pipe_or_device_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("token");
+        mkfifo(&pipe, Mode::S_IRUSR).unwrap();
+        let (refused, told) = mpsc::channel();
+        thread::spawn(move || {
+            for path in [&pipe, Path::new("/dev/zero")] {
+                let _ = refused.send(Token::read(path).unwrap_err());
+            }
+        });
+        for _ in 0..2 {
+            let error = told.recv_timeout(Duration::from_secs(20));
+            assert!(matches!(error.unwrap(), TokenError::NotAFile));
+        }
     }
 
     #[test]
