@@ -21,7 +21,7 @@ use convoy_config::{InterfaceName, Loaded};
 use convoy_daemon::places;
 use convoy_host::is_kill_switch_closed;
 use convoy_keeper::tunnel;
-use convoy_process::{print, printable};
+use convoy_process::{print, printable, socket::connect_within};
 use convoy_report::{Condition, QueryError, Report, STATUS_SCHEMA, Status, Statuses, query};
 use convoy_rootless as userspace;
 use convoy_status::{Known, configured_switch, describe, rates, seconds, text, watch};
@@ -242,12 +242,12 @@ fn daemon(name: &InterfaceName) -> anyhow::Result<Option<Status>> {
     }))
 }
 
-/// Returns the daemon's report; `None` if there is no daemon, or it is another program.
+/// Returns the daemon's report; `None` if there is no daemon, it is ending, or it is another program.
 fn report_of(name: &InterfaceName) -> anyhow::Result<Option<Report>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
-    let json = match query(&places::uapi(name)) {
+    let json = match query(&places::uapi(name), connect_within) {
         Ok(json) => json,
-        Err(QueryError::NotConvoy { .. }) => return Ok(None),
+        Err(QueryError::NotConvoy { .. } | QueryError::Ending { .. }) => return Ok(None),
         Err(QueryError::NoDaemon { source, .. })
             if matches!(source.kind(), NotFound | ConnectionRefused) =>
         {

@@ -1,7 +1,8 @@
 //! Owner of an interface that is there already.
 
-use std::{fs, os::unix::net::UnixStream, path::Path};
+use std::{fs, path::Path};
 
+use convoy_process::socket::listens;
 use convoy_types::InterfaceName;
 use nix::net::if_::if_nametoindex;
 
@@ -48,7 +49,7 @@ pub fn signs(name: &InterfaceName, uapi: &Path) -> Signs {
     let networkd = read(Path::new(&format!("/run/systemd/netif/links/{index}")));
     Signs {
         is_kernel_wireguard: kind.lines().any(|line| line == "DEVTYPE=wireguard"),
-        has_uapi: UnixStream::connect(uapi).is_ok(),
+        has_uapi: listens(uapi),
         has_network_manager: made_by_network_manager(&manager),
         has_networkd: networkd.contains("NETWORK_FILE="),
     }
@@ -98,7 +99,29 @@ pub fn refusal(name: &InterfaceName, signs: Signs) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        os::unix::net::{UnixListener, UnixStream},
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
+
+    use nix::sys::socket::{Backlog, listen};
+
     use super::*;
+
+    #[test]
+    fn a_userspace_wireguard_that_hangs_is_seen_without_waiting_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lo.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let _only = UnixStream::connect(&path).unwrap();
+        let (seen, told) = mpsc::channel();
+        thread::spawn(move || seen.send(signs(&"lo".parse().unwrap(), &path)));
+        let signs = told.recv_timeout(Duration::from_secs(20));
+        assert!(signs.expect("it does not wait").has_uapi);
+    }
 
     #[test]
     fn the_owner_that_brings_the_interface_back_is_named_first() {

@@ -76,6 +76,15 @@ pub fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
+/// Returns whether something listens at `path`, even if it hangs.
+#[must_use]
+pub fn listens(path: &Path) -> bool {
+    match connect_within(path, ENDING_PAUSE) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
 /// Returns whether the other end closes the connection; a running daemon waits for a request.
 pub fn hangs_up(mut connection: UnixStream) -> bool {
     let read = connection
@@ -250,6 +259,7 @@ mod tests {
         );
         bind(&path).unwrap();
         UnixStream::connect(&path).unwrap_err();
+        assert!(!listens(&path));
     }
 
     #[test]
@@ -272,6 +282,7 @@ mod tests {
         UnixStream::connect(&path).unwrap();
         let error = bind(&path).unwrap_err();
         assert!(error.to_string().contains("already in use"), "{error}");
+        assert!(listens(&path));
         let error = connect_within(&path, ENDING_PAUSE).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }

@@ -1,7 +1,7 @@
 //! Reports about a tunnel: the types that `convoy stats --json` and `convoy status --json` print, and their readers.
 //!
 //! Every command that shows figures calls it, and the daemon and the supervisor that fill them in. It never counts
-//! anything itself, holds no secret, and opens nothing but the socket of the daemon that [`query()`] asks.
+//! anything itself, holds no secret, and talks only to the daemon that [`query()`] asks, over its caller's connection.
 //!
 //! A daemon answers on its UAPI socket. [`REQUEST`] and a blank line request its [`Report`]; the
 //! response is [`answer`]'s line of JSON, `errno=0` and a blank line.

@@ -16,7 +16,10 @@ pub const REQUEST: &str = "get=convoy_stats";
 /// The line of JSON begins with it.
 const PREFIX: &str = "convoy_stats=";
 
-/// Time limit for a daemon, which answers between two ticks of its event loop.
+/// Answer of a daemon whose tunnel has ended: `ENODEV`.
+const ENDING: &str = "errno=-19";
+
+/// Time limit for connecting, and for a daemon, which answers between two ticks of its event loop.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no report.
@@ -39,24 +42,40 @@ pub enum QueryError {
         /// The socket.
         path: PathBuf,
     },
+    /// The daemon's tunnel has ended, and it will soon.
+    #[error("the daemon on {} is ending", path.display())]
+    Ending {
+        /// The socket.
+        path: PathBuf,
+    },
 }
 
-/// Asks the daemon that listens on `path`, and returns its [`Report`] as the JSON that it sent.
+/// Asks the daemon that listens on `path`, and returns its [`Report`] as the JSON that it sent. `connect` connects to
+/// a socket, and fails with `WouldBlock` if that takes longer than the given time.
 ///
 /// # Errors
 ///
-/// If no daemon answers within ten seconds, or it is not Convoy.
-pub fn query(path: &Path) -> Result<String, QueryError> {
-    let connected = UnixStream::connect(path);
-    let mut stream = connected.map_err(|source| QueryError::NoDaemon {
-        path: path.to_owned(),
-        source,
+/// If no daemon answers in time, or it is not Convoy.
+pub fn query(
+    path: &Path,
+    connect: impl FnOnce(&Path, Duration) -> io::Result<UnixStream>,
+) -> Result<String, QueryError> {
+    let path_of = || path.to_owned();
+    let mut stream = connect(path, TIMEOUT).map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => QueryError::NoAnswer(source),
+        _ => QueryError::NoDaemon {
+            path: path_of(),
+            source,
+        },
     })?;
     let answer = converse(&mut stream).map_err(QueryError::NoAnswer)?;
-    let json = json_of(&answer).ok_or_else(|| QueryError::NotConvoy {
-        path: path.to_owned(),
-    })?;
-    Ok(json.to_owned())
+    match json_of(&answer) {
+        Some(json) => Ok(json.to_owned()),
+        None if answer.lines().any(|line| line == ENDING) => {
+            Err(QueryError::Ending { path: path_of() })
+        }
+        None => Err(QueryError::NotConvoy { path: path_of() }),
+    }
 }
 
 fn converse(stream: &mut UnixStream) -> io::Result<String> {
@@ -109,8 +128,24 @@ mod tests {
 
     #[test]
     fn a_socket_without_a_daemon_is_named() {
-        let error = query(Path::new("/nowhere/wg0.sock")).unwrap_err();
+        let error = query(Path::new("/nowhere/wg0.sock"), at_once).unwrap_err();
         assert_eq!(error.to_string(), "no daemon answers on /nowhere/wg0.sock");
+    }
+
+    #[test]
+    fn a_daemon_that_ends_is_not_taken_for_another_implementation() {
+        let error = asked("errno=-19\n\n").unwrap_err().to_string();
+        assert!(error.ends_with("is ending"), "{error}");
+    }
+
+    #[test]
+    fn a_daemon_that_accepts_nothing_in_time_does_not_answer() {
+        let connect = |_: &Path, limit| {
+            assert_eq!(limit, TIMEOUT);
+            Err(io::ErrorKind::WouldBlock.into())
+        };
+        let error = query(Path::new("/nowhere/wg0.sock"), connect).unwrap_err();
+        assert!(matches!(error, QueryError::NoAnswer(_)), "{error}");
     }
 
     /// Queries a daemon that gives `answer` to the right request.
@@ -126,7 +161,11 @@ mod tests {
                 assert_eq!(request, "get=convoy_stats\n\n");
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            query(&path)
+            query(&path, at_once)
         })
+    }
+
+    fn at_once(path: &Path, _limit: Duration) -> io::Result<UnixStream> {
+        UnixStream::connect(path)
     }
 }

@@ -41,13 +41,15 @@ use std::{
     io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use anyhow::bail;
 use convoy_config::{Config, InterfaceName};
 use convoy_daemon::places;
 use convoy_process::{
     logging,
-    socket::{ENDING_PAUSE, connect_within},
+    socket::{ENDING_TIME, connect_within, listens},
 };
 use nix::unistd::geteuid;
 
@@ -91,14 +93,17 @@ pub(crate) fn joined(name: &Path) -> anyhow::Result<Option<UnixStream>> {
         return Ok(None);
     };
     let path = RunDirectory::open()?.commands(&name);
-    Ok(UnixStream::connect(path).ok())
+    connect(&path, ENDING_TIME)
 }
 
-/// Returns whether something listens there, even if it hangs.
-fn listens(path: &Path) -> bool {
-    match connect_within(path, ENDING_PAUSE) {
-        Ok(_) => true,
-        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+/// Connects to a supervisor; `None` if nothing listens there.
+fn connect(path: &Path, limit: Duration) -> anyhow::Result<Option<UnixStream>> {
+    match connect_within(path, limit) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            bail!("the supervisor at {} does not answer", path.display())
+        }
+        Err(_) => Ok(None),
     }
 }
 
@@ -106,5 +111,29 @@ fn listens(path: &Path) -> bool {
 pub(crate) fn warn(config: &Config, purpose: Purpose) {
     for warning in settings::warnings(config, purpose) {
         logging::say(&format!("convoy: warning: {warning}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixListener, sync::mpsc, thread};
+
+    use nix::sys::socket::{Backlog, listen};
+
+    use super::*;
+
+    #[test]
+    fn a_supervisor_that_hangs_is_neither_waited_for_nor_taken_for_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.exec");
+        let connected = |path: &Path| connect(path, Duration::from_millis(10));
+        assert!(connected(&path).unwrap().is_none());
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(connected(&path).unwrap().is_some());
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let (ended, told) = mpsc::channel();
+        thread::spawn(move || ended.send(connect(&path, Duration::from_millis(10))));
+        let hanging = told.recv_timeout(Duration::from_secs(20));
+        hanging.expect("it does not wait").unwrap_err();
     }
 }

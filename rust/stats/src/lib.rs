@@ -17,7 +17,7 @@ use anyhow::Context;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use convoy_daemon::args::DeviceName;
-use convoy_process::{print, printable};
+use convoy_process::{print, printable, socket::connect_within};
 use convoy_proto::{
     config::{PeerSnapshot, RecentTraffic, Snapshot},
     counters::{self, DropReason},
@@ -41,7 +41,7 @@ pub struct StatsArgs {
 
 /// Prints the counters of the daemon of an interface.
 pub fn run(args: &StatsArgs) -> anyhow::Result<()> {
-    let json = query(&socket::path(args.interface.as_str()))?;
+    let json = query(&socket::path(args.interface.as_str()), connect_within)?;
     if args.json {
         return print(&format!("{json}\n"));
     }

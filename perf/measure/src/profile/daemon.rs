@@ -83,7 +83,8 @@ impl Daemon {
 
     /// Bytes of all packets that it has carried, in both directions; `None` if it does not report them.
     pub(super) fn bytes_carried(&self) -> Option<u64> {
-        let json = convoy_report::query(self.socket.as_ref()?).ok()?;
+        let connect = |path: &Path, _| UnixStream::connect(path);
+        let json = convoy_report::query(self.socket.as_ref()?, connect).ok()?;
         let report: Report = serde_json::from_str(&json).ok()?;
         Some(report.counters.bytes_carried())
     }

@@ -25,6 +25,7 @@ use convoy_process::{
     PROGRAM,
     background::Report,
     message::{self, Connection, Lost},
+    socket::connect_within,
 };
 use tokio::time::timeout;
 
@@ -60,7 +61,7 @@ pub(crate) struct Spawn {
 /// Settings and descriptors arrive through its standard input, a socket, so that no other program that this one starts
 /// inherits them. The daemon then reports through it ([`Report`]).
 pub(super) async fn spawn(spawn: &Spawn) -> anyhow::Result<Option<Starting>> {
-    let (ours, mut process) = match launch(spawn.sockets.launcher.as_deref())? {
+    let (ours, mut process) = match launch(spawn.sockets.launcher.as_deref(), START_TIME)? {
         Some(launched) => (launched, None),
         None => {
             let (ours, process) = start(&spawn.name)?;
@@ -103,12 +104,12 @@ pub(crate) fn log() -> BTreeMap<String, String> {
 }
 
 /// Asks the service manager, if there is one, to start a tunnel.
-fn launch(path: Option<&Path>) -> anyhow::Result<Option<UnixStream>> {
+fn launch(path: Option<&Path>, limit: Duration) -> anyhow::Result<Option<UnixStream>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let Some(path) = path else {
         return Ok(None);
     };
-    match UnixStream::connect(path) {
+    match connect_within(path, limit) {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot connect to {}", path.display())),
@@ -128,4 +129,28 @@ fn start(name: &InterfaceName) -> anyhow::Result<(UnixStream, Process)> {
     let child = child.context("cannot start the tunnel process")?;
     let process = Process::of_child(child).context("cannot watch the tunnel process")?;
     Ok((ours, process))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::net::UnixListener, process, sync::mpsc, thread};
+
+    use nix::sys::socket::{Backlog, listen};
+
+    use super::*;
+
+    #[test]
+    fn a_service_manager_that_hangs_is_not_waited_for_for_ever() {
+        let path = env::temp_dir().join(format!("convoy-keeper-{}.launch", process::id()));
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let _only = UnixStream::connect(&path).unwrap();
+        let (ended, told) = mpsc::channel();
+        let there = path.clone();
+        thread::spawn(move || ended.send(launch(Some(&there), Duration::from_millis(10))));
+        let launched = told.recv_timeout(Duration::from_secs(20));
+        fs::remove_file(&path).unwrap();
+        launched.expect("it does not wait").unwrap_err();
+    }
 }
