@@ -5,7 +5,7 @@
 //! | `direction` | `outbound`, `inbound` |
 //! | `reason` | the drop reasons of `convoy stats`, about 30 |
 //! | `call`, `event`, `feature` | those of `convoy stats`, about 10 each |
-//! | `public_key`, `name` | of at most [`MAX_PEERS`] peers a tunnel; a friendly name belongs to one key |
+//! | `public_key`, `name` | of at most [`peers::MAX_PEERS`] peers a tunnel; a friendly name belongs to one key |
 //!
 //! The tunnel through which another goes has families of its own, `convoy_outer_…`, which no other sum includes.
 //!
@@ -19,7 +19,7 @@ mod relays;
 
 use std::{borrow::Cow, fmt};
 
-use convoy_report::{Counters, HISTOGRAMS, HistogramUnit, Peer, Report};
+use convoy_report::{Counters, HISTOGRAMS, HistogramUnit, Report};
 use jiff::Timestamp;
 use prometheus_client::{
     collector::Collector,
@@ -33,9 +33,6 @@ use super::{
     histogram::{Histogram, Scale},
 };
 use out::Out;
-
-/// The most peers with series of their own: about 2 MB of text.
-const MAX_PEERS: usize = 2_000;
 
 /// The observation in OpenMetrics text.
 pub(super) fn text(observation: Observation, now: Timestamp) -> Result<String, fmt::Error> {
@@ -81,7 +78,7 @@ impl Collector for Families {
 
 impl Families {
     fn write_peers(&self, out: &mut Out<'_>, report: &Report) -> fmt::Result {
-        let shown = shown(&report.peers);
+        let shown = peers::shown(&report.peers);
         let omitted = report.peers.len() - shown.len();
         out.gauge(
             "peers",
@@ -98,11 +95,6 @@ impl Families {
         let mut outer = report.outer.iter();
         outer.try_for_each(|it| outer::write(out, it, names, self.now))
     }
-}
-
-/// The peers with series of their own.
-fn shown(peers: &[Peer]) -> &[Peer] {
-    &peers[..peers.len().min(MAX_PEERS)]
 }
 
 fn write_client(out: &mut Out<'_>, client: &Client) -> fmt::Result {

@@ -6,7 +6,7 @@ use convoy_report::{OuterCounters, OuterReport};
 use jiff::Timestamp;
 use prometheus_client::registry::Unit;
 
-use super::{out::Out, peers, shown};
+use super::{out::Out, peers};
 
 /// Writes them; `names` are friendly names by public key.
 pub(super) fn write(
@@ -21,7 +21,7 @@ pub(super) fn write(
     if let Some(counters) = &outer.counters {
         write_counters(out, counters)?;
     }
-    peers::write(out, "outer_", shown(&outer.peers), names, now)
+    peers::write(out, "outer_", peers::shown(&outer.peers), names, now)
 }
 
 fn write_counters(out: &mut Out<'_>, counters: &OuterCounters) -> fmt::Result {

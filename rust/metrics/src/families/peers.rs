@@ -9,10 +9,18 @@ use prometheus_client::registry::Unit;
 use super::out::{Labels, Out};
 use crate::health;
 
+/// The most peers with series of their own: about 2 MB of text.
+pub(super) const MAX_PEERS: usize = 2_000;
+
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 
 /// A counter of a peer.
 type Figure = fn(&Peer) -> u64;
+
+/// The peers with series of their own.
+pub(super) fn shown(peers: &[Peer]) -> &[Peer] {
+    &peers[..peers.len().min(MAX_PEERS)]
+}
 
 /// Writes them, in families that begin with `prefix`; a peer without a name in `names` has an empty one, which Prometheus
 /// takes for none.

@@ -3,9 +3,9 @@ use std::{
     path::Path,
 };
 
-use convoy_report::Traffic;
+use convoy_report::{Peer, Traffic};
 
-use super::*;
+use super::{peers::MAX_PEERS, *};
 
 const NOW: i64 = 1_800_000_000;
 
