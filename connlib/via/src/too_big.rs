@@ -27,7 +27,7 @@ pub(crate) struct TooBig<'a> {
     pub(crate) to: SocketAddr,
     /// Its length in bytes, or a shorter one that still exceeds the reported MTU.
     pub(crate) length: usize,
-    /// Whether it was longer than the MTU that is reported, or believed: a router has passed on any other.
+    /// Whether it was longer than the reported MTU, or the smallest one believed: routers forward any other.
     pub(crate) has_exceeded: bool,
     /// Its beginning, as far as it is quoted.
     pub(crate) message: &'a [u8],

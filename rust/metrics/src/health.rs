@@ -30,7 +30,7 @@ pub(super) enum Ill {
     /// An idle peer without `PersistentKeepalive` is no better, as far as anybody can know.
     #[error("no peer has a session: the latest handshake was {0} s ago")]
     OldHandshake(i64),
-    /// Its age cannot be told.
+    /// The age of the latest handshake is unknown.
     #[error("no peer has a session: the clock was set back after the latest handshake")]
     ClockSetBack,
 }

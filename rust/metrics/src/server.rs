@@ -129,7 +129,7 @@ async fn converse<S: Source>(stream: Box<dyn Stream>, service: Arc<Service<S>>) 
         .max_buf_size(MAX_REQUEST)
         .max_headers(MAX_HEADERS)
         .keep_alive(false)
-        // A client that has said all may close its half before it reads the answer.
+        // A client may close its half of the connection once it has sent its request.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), respond);
     match timeout(limits.connection, served).await {

@@ -70,10 +70,10 @@ impl Netlink {
         }
     }
 
-    /// The object that the request names.
+    /// Looks up the object that the request names.
     ///
     /// # Errors
-    /// Also if it cannot be parsed: the acknowledgement comes even so.
+    /// If the kernel refuses, or its answer cannot be parsed: then only the acknowledgement remains.
     pub(crate) async fn look_up(
         &self,
         message: RouteNetlinkMessage,

@@ -18,10 +18,10 @@ const NEEDED: [u16; 6] = [
     libc::IFLA_NEW_NETNSID,
 ];
 
-/// Flags in an attribute's kind (`NLA_TYPE_MASK` is what is left).
+/// Flag bits of an attribute's kind, outside `NLA_TYPE_MASK`.
 const KIND_FLAGS: u16 = 0xc000;
 
-/// A message; `None` if it cannot be parsed. The library would skip it, and who has asked would wait for ever.
+/// A message; `None` if it cannot be parsed. The library would skip it, and the caller would wait forever.
 #[derive(Clone, Debug)]
 pub(crate) struct Message(pub(crate) Option<RouteNetlinkMessage>);
 

@@ -57,7 +57,7 @@ impl PortMapping {
         }
     }
 
-    /// Asks at once: the network may be another, or the mark. Unless a router answers, no port counts as mapped then.
+    /// Asks at once, as the network or the mark may have changed. If no router answers, no port counts as mapped.
     pub fn ask_again(&self, target: Target) {
         self.target.send_replace(target);
     }

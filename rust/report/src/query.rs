@@ -42,7 +42,7 @@ pub enum QueryError {
         /// The socket.
         path: PathBuf,
     },
-    /// The daemon's tunnel has ended, and it will soon.
+    /// The daemon's tunnel has ended, and the daemon is about to.
     #[error("the daemon on {} is ending", path.display())]
     Ending {
         /// The socket.

@@ -20,7 +20,7 @@ use nix::{
 /// Permissions of a capture: packets that were private in the tunnel are for the owner alone.
 const FOR_OWNER: u32 = 0o600;
 
-/// A pipe that has room for anything has room for this many bytes (`PIPE_BUF`).
+/// Bytes for which a writable pipe always has room (`PIPE_BUF`).
 const ROOM: usize = 4096;
 
 /// Time in milliseconds for the reader of a pipe to go on, once the capture is interrupted.
@@ -29,13 +29,13 @@ const PATIENCE: u16 = 1_000;
 /// Opens the file, or standard output for `-`. A pipe waits for its reader here.
 ///
 /// # Errors
-/// Also for a file of another user.
+/// If the file cannot be opened, or belongs to another user.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     if path == Path::new("-") {
         return Ok(io::stdout().as_fd().try_clone_to_owned()?.into());
     }
     let mut options = OpenOptions::new();
-    // Truncated below: a file of somebody else's stays as it is.
+    // Truncated below, so that another user's file stays as it is.
     options.write(true).create(true).truncate(false);
     let file = options.mode(FOR_OWNER).open(path)?;
     let metadata = file.metadata()?;
@@ -75,7 +75,7 @@ impl Write for Output {
         loop {
             await_room(&self.file, interrupts)?;
             match self.file.write(&bytes[..bytes.len().min(ROOM)]) {
-                // Another program may have made its calls not wait.
+                // Another program may have made the pipe non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return outcome,
             }
@@ -96,7 +96,7 @@ fn await_room(file: &File, interrupts: &SignalFd) -> io::Result<()> {
     if has_room(&both[0]) {
         return Ok(());
     }
-    // What passed before belongs to the capture, if the reader goes on.
+    // Packets from before the interrupt belong to the capture if the reader resumes.
     match poll(&mut [room()], PollTimeout::from(PATIENCE))? {
         0 => Err(io::Error::other("its reader has stopped reading")),
         _ => Ok(()),

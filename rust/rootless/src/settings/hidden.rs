@@ -111,8 +111,8 @@ pub(super) fn directories() -> Vec<PathBuf> {
     runtime.filter(|it| is_apart(it) && is_own(it)).collect()
 }
 
-/// Lists the variables that name a socket outside. One that a command brings into namespaces which exist already
-/// is not hidden there.
+/// Lists the variables that name a socket outside: the socket of a command that joins existing namespaces is not
+/// hidden there.
 pub(crate) fn variables() -> Vec<&'static str> {
     variables_of(&of_process)
 }

@@ -1,7 +1,7 @@
 //! TCP connections to name servers that fail at an answer of which the resolver would make too much.
 //!
-//! Of an answer without the records that were asked for, it copies addresses once for each server that the answer refers
-//! to: of 64 KiB, it makes a gigabyte.
+//! If an answer lacks the records that were asked for, the resolver copies its addresses once for each server that it
+//! refers to: 64 KiB become a gigabyte.
 
 use std::{
     future::Future,
